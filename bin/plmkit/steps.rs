@@ -176,7 +176,6 @@ impl SampleFolder<'_> {
             mqc: Some(self.cleared(&format!("reports/{name}_run_mqc.json"))?),
             html: None,
             peak_tflops: None,
-            baseline: None,
             fail_on: None,
         });
         match exit_code(&reported) {

@@ -74,7 +74,7 @@ class Chain:
         """What gpu-embed says of its run: the event at its end."""
         event = json.loads(self.events.read_text(encoding="utf-8").splitlines()[-1])
         assert event["type"] == "done", event
-        return event
+        return event | event["total"]
 
     def vectors(self):
         """Accession -> mean vector."""

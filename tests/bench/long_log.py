@@ -36,13 +36,12 @@ def write_events(path, events):
     for _ in range(PATTERNS):
         sequences = draw.randint(20, 90)
         tokens = draw.randint(15500, TOKEN_BUDGET)
-        utilization = tokens / TOKEN_BUDGET
         patterns.append((tokens, draw.choice([0.004, 0.007, 0.31, 1.25, 1.9]), (
             f'"h2d_ms":{draw.randint(100, 900) / 1000},"compute_ms":{draw.randint(17000, 19999) / 1000},'
             f'"d2h_ms":{draw.randint(10, 99) / 1000},"write_ms":{draw.randint(1000, 2999) / 1000},'
             f'"queue_depth":{draw.randint(0, 8)},"sequences":{sequences},"tokens":{tokens},'
             f'"residues":{tokens - 2 * sequences},"pairs":{tokens * 350},"token_budget":{TOKEN_BUDGET},'
-            f'"utilization":{utilization!r},"oom_splits":0}}\n'
+            f'"oom_splits":0}}\n'
         )))
     with open(path, "w", buffering=1 << 20) as log:
         log.write(
@@ -65,8 +64,8 @@ def write_events(path, events):
             )
         elapsed_s = events * BATCH_S
         log.write(
-            f'{{"type":"done","run":"{RUN}","time":"{timestamp(elapsed_s)}","boot_s":{elapsed_s},"sequences":0,"tokens":{total},'
-            f'"residues":0,"elapsed_s":{elapsed_s},"outcome":"done"}}\n'
+            f'{{"type":"done","run":"{RUN}","time":"{timestamp(elapsed_s)}","boot_s":{elapsed_s},'
+            f'"elapsed_s":{elapsed_s},"outcome":"done"}}\n'
         )
     return {"batches": events, "tokens": total, "tokens_per_s": total / elapsed_s}
 

@@ -85,4 +85,5 @@ def events(path):
     lines = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
     starts = [i for i, line in enumerate(lines) if line["type"] == "run"]
     run, *lines = lines[starts[-1] :]
-    return run, [line for line in lines if line["type"] == "batch"], next(line for line in lines if line["type"] == "done")
+    done = next(line for line in lines if line["type"] == "done")
+    return run, [line for line in lines if line["type"] == "batch"], done | done["total"]

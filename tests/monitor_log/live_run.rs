@@ -70,6 +70,15 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
         "{pairs} of {tokens}"
     );
 
+    // Each batch has the totals up to it.
+    for (batch, number) in batches.iter().zip(1..) {
+        assert_eq!(batch["total"]["batches"], number);
+    }
+    let last = &batches[batches.len() - 1]["total"];
+    let waits = last["stages"]["wait"]["ms"].as_f64().expect("a number");
+    assert!((waits / sum(&batches, "wait_ms") - 1.0).abs() < 1e-9);
+    assert_eq!(*last, done["total"]);
+
     assert!(batches.len() >= 100);
     for hundreds in 1..=batches.len() / 100 {
         let line = format!("gpu-embed: {hundreds}00 batches: ");
@@ -85,7 +94,7 @@ fn a_report_has_the_sums_of_the_events_and_no_figures_of_a_gpu() {
     for count in ["sequences", "residues", "tokens"] {
         let expected = Some(sum(&batches, count));
         assert_eq!(reported[count].as_f64(), expected, "{count}");
-        assert_eq!(reported[count], done[count], "{count}");
+        assert_eq!(reported[count], done["total"][count], "{count}");
     }
     let expected = tokens / done["elapsed_s"].as_f64().expect("seconds");
     let rate = reported["throughput"]["tokens_per_s"].as_f64();

@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use plmkit_contract::{Reason, Reject};
-use plmkit_logs::event::{BatchDone, utilization};
+use plmkit_logs::event::BatchDone;
 use plmkit_store::PackedBatch;
 
 /// One batch.
@@ -50,7 +50,6 @@ impl Batch {
             longest: lengths.clone().max(),
             pairs: Some(lengths.map(|length| length * length * times).sum()),
             token_budget,
-            utilization: token_budget.and_then(|budget| utilization(tokens, budget)),
             ..BatchDone::default()
         };
         Self {

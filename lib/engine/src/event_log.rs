@@ -1,10 +1,11 @@
 //! The run events of this run.
 
+use std::mem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use plmkit_logs::event::{
-    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, milliseconds, run_id,
+    BatchDone, Event, EventWriter, Outcome, RunDone, RunStarted, Totals, milliseconds, run_id,
 };
 use plmkit_logs::{ProgressReporter, Tier, Timestamp, boot_id, boot_seconds, cpu_time, host_name};
 use plmkit_store::StoreError;
@@ -16,12 +17,12 @@ pub(crate) struct EventLog {
     writer: Option<EventWriter>,
     /// `None` after the end.
     progress: Option<ProgressReporter>,
-    /// The last event, with the sums over the batches so far.
-    pub(crate) done: RunDone,
-    /// The computed batches so far.
-    pub(crate) batches: u64,
-    /// Sequences that were computed again in f32.
-    pub(crate) recomputed: u64,
+    /// The name of the run.
+    run: String,
+    /// The totals of the batches so far.
+    pub(crate) total: Totals,
+    /// Sequences of the output that could not be embedded, those of earlier runs included.
+    pub(crate) rejected: u64,
 }
 
 impl EventLog {
@@ -32,15 +33,12 @@ impl EventLog {
             cpu_before: cpu_time(),
             writer: path.map(EventWriter::append).transpose()?,
             progress: Some(ProgressReporter::default()),
-            done: RunDone {
-                run: run_id(),
-                ..RunDone::default()
-            },
-            batches: 0,
-            recomputed: 0,
+            run: run_id(),
+            total: Totals::default(),
+            rejected: 0,
         };
         log.write(&Event::Run(RunStarted {
-            run: log.done.run.clone(),
+            run: log.run.clone(),
             time: Some(Timestamp::now()),
             host: host_name(),
             boot_id: boot_id(),
@@ -52,23 +50,21 @@ impl EventLog {
 
     /// Writes the event of a batch that is in the output, after writing it took the time `write`.
     pub(crate) fn write_batch(&mut self, batch: BatchDone, write: Duration) {
-        let event = BatchDone {
-            run: self.done.run.clone(),
+        let elapsed_s = self.elapsed().as_secs_f64();
+        let mut event = BatchDone {
+            run: self.run.clone(),
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
-            elapsed_s: Some(self.elapsed().as_secs_f64()),
+            elapsed_s: Some(elapsed_s),
             cpu_s: Some(cpu_time().saturating_sub(self.cpu_before).as_secs_f64()),
             write_ms: Some(milliseconds(write)),
             ..batch
         };
-        self.batches += 1;
-        self.recomputed += event.recomputed;
-        self.done.sequences += event.sequences;
-        self.done.tokens += event.tokens;
-        self.done.residues += event.residues;
-        self.done.rejected += event.rejected;
+        self.total = mem::take(&mut self.total) + Totals::from(&event);
+        event.total = Some(self.total.clone());
         let progress = self.progress.as_mut();
-        if let Some((line, warnings)) = progress.and_then(|progress| progress.add(&event)) {
+        let told = progress.and_then(|progress| progress.add(&self.total, elapsed_s));
+        if let Some((line, warnings)) = told {
             tracing::info!("{line}");
             warn_of(&warnings);
         }
@@ -81,15 +77,18 @@ impl EventLog {
         let progress = self.progress.take();
         let progress = progress.filter(|_| outcome != Outcome::Failed);
         let elapsed_s = self.elapsed().as_secs_f64();
-        let (tiers, warnings) = progress.map_or_else(Default::default, |run| run.finish(elapsed_s));
+        let (tiers, warnings) =
+            progress.map_or_else(Default::default, |run| run.finish(&self.total, elapsed_s));
         warn_of(&warnings);
         self.write(&Event::Done(RunDone {
+            run: self.run.clone(),
             time: Some(Timestamp::now()),
             boot_s: Some(boot_seconds()),
+            rejected: self.rejected,
             elapsed_s: self.elapsed().as_secs_f64(),
             cpu_s: Some(cpu_time().saturating_sub(self.cpu_before).as_secs_f64()),
             outcome,
-            ..self.done.clone()
+            total: Some(self.total.clone()),
         }));
         tiers
     }

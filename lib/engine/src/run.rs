@@ -65,7 +65,7 @@ impl Work<'_> {
         let rejected_rows = blocks.rejected();
         let rejected = rejected_rows.len() as u64;
         // The event is about the whole output, rejects of earlier runs included.
-        events.done.rejected = rejected;
+        events.rejected = rejected;
         if computed.is_ok() && blocks.batches < batches {
             events.end(Outcome::Stopped);
             let saved = blocks.for_next_run();
@@ -96,9 +96,9 @@ impl Work<'_> {
             truncated: inputs.truncated,
             rejected,
             batches,
-            saved_batches: batches - events.batches,
-            in_f32: events.recomputed,
-            tokens: events.done.tokens,
+            saved_batches: batches - events.total.batches,
+            in_f32: events.total.recomputed,
+            tokens: events.total.tokens,
             tiers,
             columns: self.layout.columns.clone(),
             widths: self.layout.widths(),

@@ -47,9 +47,10 @@ impl Measured {
         let dtype = setup.dtype.as_ref().unwrap_or(&unknown);
         self.devices.insert(format!("{device} in {dtype}"));
         // Run events do not name the shard. A shard of as many rows and tokens takes the same time.
+        let tokens = run.total.tokens - run.lost_tokens.unwrap_or(0);
         let finished = self.left.iter().position(|shard| {
-            run.outcome == Some(Outcome::Done)
-                && (run.sequences, run.tokens) == (shard.sequences, shard.tokens)
+            let has_all = run.total.sequences == shard.sequences || run.lost_batches > 0;
+            run.outcome == Some(Outcome::Done) && has_all && tokens == shard.tokens
         });
         finished.map(|place| self.left.remove(place));
         Ok(())

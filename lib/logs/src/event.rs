@@ -4,6 +4,7 @@
 //! time: `run` tells them apart. An unknown value is left out, never 0.
 
 mod reader;
+mod totals;
 mod writer;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use serde_with::skip_serializing_none;
 use crate::Timestamp;
 
 pub use reader::{EventLines, EventReader};
+pub use totals::{PackingTotal, StageTotal, Totals, WAIT_EDGES_MS};
 pub use writer::EventWriter;
 
 /// One line of a run's event log.
@@ -184,8 +186,6 @@ pub struct BatchDone {
     pub pairs: Option<u64>,
     /// The token budget of the batch.
     pub token_budget: Option<u64>,
-    /// Token utilisation, 0 to 1: see [`utilization`].
-    pub utilization: Option<f64>,
     /// Whether it is the tail of its file, the emptiest batch, which holds what was left. It does not count for packing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub tail: bool,
@@ -202,14 +202,8 @@ pub struct BatchDone {
     /// Sequences (rows) of the batch that could not be embedded.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejected: u64,
-}
-
-impl BatchDone {
-    /// Returns how full the batch is, 0 to 1, if known: see [`utilization`].
-    pub fn fill(&self) -> Option<f64> {
-        let computed = || utilization(self.tokens, self.token_budget?);
-        self.utilization.or_else(computed)
-    }
+    /// The totals of the attempt up to this batch. Without them, they follow from the batches.
+    pub total: Option<Totals>,
 }
 
 /// The last event of a run.
@@ -222,13 +216,7 @@ pub struct RunDone {
     pub time: Option<Timestamp>,
     /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
-    /// Sequences (rows) computed.
-    pub sequences: u64,
-    /// Tokens computed, `<cls>` and `<eos>` included.
-    pub tokens: u64,
-    /// Residues computed.
-    pub residues: u64,
-    /// Sequences (rows) that could not be embedded.
+    /// Sequences (rows) of the output that could not be embedded, those of earlier attempts included.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rejected: u64,
     /// Seconds since the run's start, by a monotonic clock.
@@ -237,6 +225,8 @@ pub struct RunDone {
     pub cpu_s: Option<f64>,
     /// How it ended.
     pub outcome: Outcome,
+    /// The totals of the attempt.
+    pub total: Option<Totals>,
 }
 
 /// The number of tokens that a device can compute at once.
@@ -286,20 +276,6 @@ pub fn run_id() -> String {
 pub fn is_run_id(name: &str) -> bool {
     let parts = name.rsplit_once('-');
     parts.is_some_and(|(time, _)| time.parse::<Timestamp>().is_ok())
-}
-
-/// Returns the token utilisation of a batch, 0 to 1. A sequence longer than the budget fills its batch.
-///
-/// ```
-/// use plmkit_logs::event::utilization;
-///
-/// assert_eq!(utilization(3, 4), Some(0.75));
-/// assert_eq!(utilization(5, 4), Some(1.0));
-/// assert_eq!(utilization(0, 0), None);
-/// ```
-pub fn utilization(tokens: u64, token_budget: u64) -> Option<f64> {
-    let room = token_budget.max(tokens);
-    (room > 0).then(|| tokens as f64 / room as f64)
 }
 
 /// Returns a duration in milliseconds, to the microsecond, for the `…_ms` fields.

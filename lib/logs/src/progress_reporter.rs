@@ -2,7 +2,7 @@
 
 use plmkit_contract::plural;
 
-use crate::event::BatchDone;
+use crate::event::Totals;
 use crate::thresholds::{PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE};
 use crate::{QueueState, Stretch, Tier};
 
@@ -12,50 +12,49 @@ const EVERY_BATCHES: u64 = 100;
 /// Seconds between two lines of a run with slow batches.
 const EVERY_S: f64 = 60.0;
 
-/// Counts the batches of a run, and reports every 100 batches or 60 s, and sums up at its end.
+/// Reports on the totals of a run every 100 batches or 60 s, and sums up at its end.
 ///
 /// ```
-/// use plmkit_logs::event::BatchDone;
+/// use plmkit_logs::event::{BatchDone, Totals};
 /// use plmkit_logs::ProgressReporter;
 ///
-/// let mut reporter = ProgressReporter::default();
-/// let batch = |number: u64| BatchDone {
-///     batch: number,
-///     elapsed_s: Some(0.1 * (number + 1) as f64),
+/// let batch = Totals::from(&BatchDone {
 ///     wait_ms: Some(0.5),
 ///     tokens: 16_000,
-///     utilization: Some(0.98),
+///     token_budget: Some(16_320),
 ///     ..BatchDone::default()
-/// };
-/// let messages: Vec<_> = (0..100).filter_map(|number| reporter.add(&batch(number))).collect();
+/// });
+/// let (mut reporter, mut total) = (ProgressReporter::default(), Totals::default());
+/// let messages = (1..=100).filter_map(|number| {
+///     total = total.clone() + batch.clone();
+///     reporter.add(&total, 0.1 * f64::from(number))
+/// });
+/// let messages: Vec<_> = messages.collect();
 /// let line = "100 batches: 160000 tokens/s, 98.0 % full (ok), waited 0.5 % of the time (queue full)";
 /// assert_eq!(messages, [(line.to_owned(), vec![])]);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ProgressReporter {
-    all: Stretch,
-    /// The batches since the last line.
-    recent: Stretch,
+    /// The totals and the elapsed seconds at the last line.
+    last: (Totals, f64),
     /// How bad packing and waits were when they were warned of last.
     warned: [Tier; 2],
 }
 
 impl ProgressReporter {
-    /// Adds a batch, in the order in which they end. Returns a line of progress, if it is time, and warnings of a loss of
+    /// Takes the totals after a batch, and the elapsed seconds. Returns a line of progress, if it is time, and warnings of a loss of
     /// throughput, with advice. Each warning comes once, and once more if it gets worse. One that is critical is an error.
-    pub fn add(&mut self, batch: &BatchDone) -> Option<(String, Vec<(Tier, String)>)> {
-        self.all.add(batch);
-        self.recent.add(batch);
-        let recent = self.recent;
-        if recent.batches < EVERY_BATCHES && recent.end_s - recent.start_s < EVERY_S {
+    pub fn add(&mut self, total: &Totals, elapsed_s: f64) -> Option<(String, Vec<(Tier, String)>)> {
+        let recent = Stretch::between((&self.last.0, self.last.1), (total, elapsed_s));
+        if recent.batches < EVERY_BATCHES && recent.elapsed_s < EVERY_S {
             return None;
         }
-        self.recent = Stretch::starting_at(recent.end_s);
+        self.last = (total.clone(), elapsed_s);
         let rate = recent.tokens_per_s();
         let mut figures = Vec::from_iter(rate.map(|rate| format!("{rate:.0} tokens/s")));
-        let (tiers, warnings) = self.judge(&recent);
+        let (tiers, warnings) = self.judge(&recent, elapsed_s);
         figures.extend(tiers);
-        let batches = plural(self.all.batches, "batch");
+        let batches = plural(total.batches, "batch");
         let line = match figures.join(", ") {
             figures if figures.is_empty() => batches,
             figures => format!("{batches}: {figures}"),
@@ -65,16 +64,15 @@ impl ProgressReporter {
 
     /// Returns how full the batches of the whole run were and how long its devices waited, as far as it is known, and warnings
     /// of them. The run took `elapsed_s`.
-    pub fn finish(mut self, elapsed_s: f64) -> (Vec<String>, Vec<(Tier, String)>) {
-        let mut all = self.all;
-        all.end_s = all.end_s.max(elapsed_s);
-        self.judge(&all)
+    pub fn finish(mut self, total: &Totals, elapsed_s: f64) -> (Vec<String>, Vec<(Tier, String)>) {
+        let all = Stretch::between((&Totals::default(), 0.0), (total, elapsed_s));
+        self.judge(&all, elapsed_s)
     }
 
-    /// Returns what is known of a stretch, and new warnings.
-    fn judge(&mut self, stretch: &Stretch) -> (Vec<String>, Vec<(Tier, String)>) {
+    /// Returns what is known of a stretch of a run that takes `run_s` so far, and new warnings.
+    fn judge(&mut self, stretch: &Stretch, run_s: f64) -> (Vec<String>, Vec<(Tier, String)>) {
         let (mut figures, mut warnings) = (Vec::new(), Vec::new());
-        if let Some(packing) = stretch.packing.mean() {
+        if let Some(packing) = stretch.mean_fill {
             let percent = 100.0 * packing;
             let tier = Tier::of_packing(packing);
             figures.push(format!("{percent:.1} % full ({tier})"));
@@ -92,7 +90,7 @@ impl ProgressReporter {
             let queue = QueueState::of(waited);
             figures.push(format!("waited {percent:.1} % of the time (queue {queue})"));
             // Every run waits for its first read, which decides about a short one.
-            let tier = Tier::of_idle(waited, self.all.end_s);
+            let tier = Tier::of_idle(waited, run_s);
             if let Some(tier) = tier.filter(|tier| *tier > self.warned[1]) {
                 self.warned[1] = tier;
                 let most = 100.0 * QUEUE_STARVED_ABOVE;
@@ -110,10 +108,12 @@ impl ProgressReporter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::BatchDone;
 
     /// Batches of `step_s` each.
     struct Case {
         reporter: ProgressReporter,
+        total: Totals,
         elapsed_s: f64,
     }
 
@@ -121,19 +121,18 @@ mod tests {
         fn new() -> Self {
             Self {
                 reporter: ProgressReporter::default(),
+                total: Totals::default(),
                 elapsed_s: 0.0,
             }
         }
 
-        /// The messages about `count` batches: tokens, utilisation, and ms waited for each.
+        /// The messages about `count` batches.
         fn add(&mut self, count: u64, step_s: f64, batch: &BatchDone) -> Vec<String> {
             let mut messages = Vec::new();
             for _ in 0..count {
                 self.elapsed_s += step_s;
-                let told = self.reporter.add(&BatchDone {
-                    elapsed_s: Some(self.elapsed_s),
-                    ..batch.clone()
-                });
+                self.total = self.total.clone() + Totals::from(batch);
+                let told = self.reporter.add(&self.total, self.elapsed_s);
                 if let Some((line, warnings)) = told {
                     messages.push(line);
                     let warnings = warnings.iter();
@@ -144,10 +143,10 @@ mod tests {
         }
     }
 
-    fn batch(utilization: f64, wait_ms: f64) -> BatchDone {
+    fn batch(fill: f64, wait_ms: f64) -> BatchDone {
         BatchDone {
-            tokens: 1000,
-            utilization: Some(utilization),
+            tokens: (1000.0 * fill) as u64,
+            token_budget: Some(1000),
             wait_ms: Some(wait_ms),
             ..BatchDone::default()
         }
@@ -157,13 +156,13 @@ mod tests {
     fn thresholds_and_last_batches_are_no_loss() {
         let mut case = Case::new();
         let line =
-            "60 batches: 1000 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (queue normal)";
+            "60 batches: 850 tokens/s, 85.0 % full (ok), waited 5.0 % of the time (queue normal)";
         assert_eq!(case.add(60, 1.0, &batch(0.85, 50.0)), [line]);
         let tail = BatchDone {
             tail: true,
             ..batch(0.1, 0.0)
         };
-        let line = "120 batches: 1000 tokens/s, waited 0.0 % of the time (queue full)";
+        let line = "120 batches: 100 tokens/s, waited 0.0 % of the time (queue full)";
         assert_eq!(case.add(60, 1.0, &tail), [line]);
     }
 
@@ -177,11 +176,14 @@ mod tests {
         assert_eq!(fast.add(250, 0.01, &batch(1.0, 0.0)), lines);
         let mut slow = Case::new();
         let line =
-            "3 batches: 50 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (queue full)";
+            "3 batches: 45 tokens/s, 90.0 % full (ok), waited 0.0 % of the time (queue full)";
         assert_eq!(slow.add(4, 20.0, &batch(0.9, 0.0)), [line]);
         let tiers = ["90.0 % full (ok)", "waited 0.0 % of the time (queue full)"];
-        assert_eq!(slow.reporter.finish(100.0).0, tiers);
-        assert_eq!(Case::new().reporter.finish(1.0), (vec![], vec![]));
+        assert_eq!(slow.reporter.finish(&slow.total, 100.0).0, tiers);
+        assert_eq!(
+            ProgressReporter::default().finish(&Totals::default(), 1.0),
+            (vec![], vec![])
+        );
     }
 
     #[test]
@@ -210,7 +212,7 @@ mod tests {
         let mut case = Case::new();
         assert!(case.add(9, 0.1, &batch(1.0, 0.0)).is_empty());
         assert!(case.add(1, 9.1, &batch(1.0, 9000.0)).is_empty());
-        let (tiers, warnings) = case.reporter.finish(10.0);
+        let (tiers, warnings) = case.reporter.finish(&case.total, 10.0);
         let waited = "waited 90.0 % of the time (queue starved)";
         assert_eq!(tiers, ["100.0 % full (ok)", waited]);
         let expected = "the device waited for batches 90.0 % of the time; expected at most 5 %: raise --prefetch or read from \
@@ -219,6 +221,6 @@ mod tests {
         // Half of a run of a second is the first read.
         let mut short = Case::new();
         short.add(1, 1.0, &batch(1.0, 500.0));
-        assert_eq!(short.reporter.finish(1.0).1, []);
+        assert_eq!(short.reporter.finish(&short.total, 1.0).1, []);
     }
 }

@@ -6,6 +6,7 @@
 
 use std::fmt::Write;
 
+use plmkit_logs::event::WAIT_EDGES_MS;
 use plmkit_logs::{GpuSample, METRICS, QueueState, Timestamp};
 use strum::VariantNames;
 
@@ -57,12 +58,12 @@ const OF_RUN: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_gpu_info", "A GPU that a run computes on.", |run| named("uuid", run.summary.setup.gpu_uuids.iter().flatten().map(|uuid| (uuid, 1.0)))),
     ("gauge", "plmkit_run_state", "1 for the state of the run, 0 for the others: running; silent, when nothing was heard of it for long; gone, when its process is; failed; stopped; done.", |run| states(RunState::VARIANTS, run.state.into())),
     ("gauge", "plmkit_run_queue_state", "1 for the state of the queue over the run's last minute, 0 for the others: full, when the device found its next batch ready; normal; starved, when it waited long.", |run| run.recent.queue.map_or_else(Vec::new, |queue| states(QueueState::VARIANTS, queue.into()))),
-    ("counter", "plmkit_run_batches_total", "Batches that the run has computed.", |run| count(run.summary.batches)),
-    ("counter", "plmkit_run_sequences_total", "Sequences (rows) that the run has computed.", |run| count(run.summary.sequences)),
-    ("counter", "plmkit_run_tokens_total", "Tokens that the run has computed, <cls> and <eos> included.", |run| count(run.summary.tokens)),
-    ("counter", "plmkit_run_residues_total", "Residues that the run has computed.", |run| count(run.summary.residues)),
-    ("counter", "plmkit_run_rejected_sequences_total", "Sequences (rows) that could not be embedded.", |run| count(run.summary.rejected)),
-    ("counter", "plmkit_run_oom_splits_total", "How many times a batch was halved because memory ran out.", |run| count(run.summary.oom_splits)),
+    ("counter", "plmkit_run_batches_total", "Batches that the run has computed.", |run| count(run.summary.total.batches)),
+    ("counter", "plmkit_run_sequences_total", "Sequences (rows) that the run has computed.", |run| count(run.summary.total.sequences)),
+    ("counter", "plmkit_run_tokens_total", "Tokens that the run has computed, <cls> and <eos> included.", |run| count(run.summary.total.tokens)),
+    ("counter", "plmkit_run_residues_total", "Residues that the run has computed.", |run| count(run.summary.total.residues)),
+    ("counter", "plmkit_run_rejected_sequences_total", "Sequences (rows) that could not be embedded.", |run| count(run.summary.total.rejected)),
+    ("counter", "plmkit_run_oom_splits_total", "How many times a batch was halved because memory ran out.", |run| count(run.summary.total.oom_splits)),
     ("gauge", "plmkit_run_batches_expected", "Batches that the run will compute.", |run| count(run.summary.setup.batches_total)),
     ("gauge", "plmkit_run_batches_saved", "Batches taken over from an earlier, interrupted run.", |run| count(run.summary.setup.batches_saved)),
     ("gauge", "plmkit_run_sequences_expected", "Sequences (rows) that the run will compute.", |run| count(run.summary.setup.sequences_total)),
@@ -71,13 +72,12 @@ const OF_RUN: &[Metric<RunStatus>] = &[
     ("gauge", "plmkit_run_queue_depth", "Batches that lay ready when the last one was taken.", |run| count(run.recent.queue_depth)),
     ("gauge", "plmkit_run_idle_ratio", "Share of the run's time in which its device had no work; without the time of loading.", |run| one(run.summary.idle_share)),
     ("gauge", "plmkit_run_wait_ratio", "Share of the run's last minute in which its device waited for batches.", |run| one(run.recent.wait_share)),
-    ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| one(run.summary.packing.mean_fill)),
+    ("gauge", "plmkit_run_packing_ratio", "Mean of how full the batches were, the last of each file left out.", |run| one(run.summary.mean_fill)),
     ("gauge", "plmkit_run_last_event_timestamp_seconds", "When something was heard of the run last, in seconds since 1970.", |run| one(seconds(run.last_event))),
     ("gauge", "plmkit_run_start_timestamp_seconds", "When the run began, in seconds since 1970.", |run| one(run.summary.setup.time.map(seconds))),
     ("histogram", "plmkit_run_wait_seconds", "How long the device waited for a batch; a wait as long as a bound counts above it.", waits),
     ("counter", "plmkit_run_stage_seconds_total", "Time spent on batches, by stage; stages may overlap.", |run| {
-        let stages = run.summary.stages.iter();
-        named("stage", stages.filter_map(|(name, stage)| Some((name, stage.as_ref()?.total_ms / 1000.0))))
+        named("stage", run.summary.total.stages.iter().map(|(name, stage)| (name, stage.ms / 1000.0)))
     }),
 ];
 
@@ -150,18 +150,20 @@ fn seconds(time: Timestamp) -> f64 {
 
 /// Returns the report's bins of waits as a histogram; its counts are cumulative.
 fn waits(run: &RunStatus) -> Vec<Value> {
-    let Some(Some(wait)) = run.summary.stages.get("wait") else {
+    let total = &run.summary.total;
+    let Some(wait) = total.stages.get("wait") else {
         return Vec::new();
     };
     let mut count = 0;
-    let buckets = run.summary.queue.waits.iter().map(|bin| {
-        count += bin.batches;
-        let bound_s = bin.below_ms.map(|below_ms| (below_ms / 1000.0).to_string());
+    let bounds = WAIT_EDGES_MS.into_iter().map(Some).chain([None]);
+    let buckets = total.waits.iter().zip(bounds).map(|(batches, bound_ms)| {
+        count += batches;
+        let bound_s = bound_ms.map(|bound_ms| (bound_ms / 1000.0).to_string());
         let bound_s = bound_s.unwrap_or_else(|| "+Inf".to_owned());
         ("_bucket", vec![("le", Some(bound_s))], Some(count as f64))
     });
     let mut values: Vec<Value> = buckets.collect();
-    values.push(("_sum", Labels::new(), Some(wait.total_ms / 1000.0)));
+    values.push(("_sum", Labels::new(), Some(wait.ms / 1000.0)));
     values.push(("_count", Labels::new(), Some(count as f64)));
     values
 }

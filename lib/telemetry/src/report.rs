@@ -5,7 +5,6 @@
 //! figure from samples is weighted by time, has the share of the time that it was seen for, and is `None` below half of it.
 
 mod attempt;
-mod batches;
 mod bins;
 mod figures;
 mod findings;
@@ -26,11 +25,10 @@ use plmkit_logs::Tier;
 use plmkit_page::Tone;
 use serde::Serialize;
 
-pub use batches::{Packing, Queue, Stage, Stages, WaitBin};
+pub(crate) use attempt::Attempt;
 pub use figures::{GpuFigure, GpuFigures};
 pub use findings::{Finding, FindingKind};
 pub use gpu::{GpuSummary, RunGpu};
-pub use groups::{Baseline, Speed, Spread};
 pub use html::{add_to, html};
 pub use multiqc::multiqc;
 pub(crate) use run::number;
@@ -43,7 +41,7 @@ const NO_VERDICT: &str =
     "neither packing, nor the idle time of a run of 10 s, nor enough GPU utilization is known";
 
 /// The version of the report's schema.
-pub const REPORT_VERSION: u32 = 3;
+pub const REPORT_VERSION: u32 = 4;
 
 /// A report on run events and samples.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -65,8 +63,6 @@ pub struct Report {
     pub sum: Option<RunSummary>,
     /// The GPUs; `None` if no sample log was given.
     pub gpus: Option<Vec<GpuSummary>>,
-    /// The speed of the runs, beside that of a baseline, if one was given.
-    pub speeds: Vec<Speed>,
     /// The logs whose last line is torn, as of a writer that was killed, and left out.
     pub torn: Vec<String>,
 }
@@ -87,10 +83,8 @@ impl Report {
             runs,
             sum,
             gpus,
-            speeds: Vec::new(),
             torn: Vec::new(),
         };
-        report.speeds = groups::speeds(report.runs());
         let (findings, reasons) = findings::findings(&report);
         let counting = findings.iter().filter(|finding| finding.in_verdict);
         report.verdict = counting.map(|finding| finding.tier).max();
@@ -122,13 +116,6 @@ impl Report {
             None => (Tone::Fair, "no verdict".to_owned()),
         };
         (tone, word, &self.reasons)
-    }
-
-    /// Returns the speeds that tell more than those of the runs: of several runs, and of runs with a baseline.
-    fn speeds_to_show(&self) -> Vec<Speed> {
-        let all = self.speeds.iter();
-        let told = all.filter(|speed| speed.tokens_per_s.runs > 1 || speed.baseline.is_some());
-        told.cloned().collect()
     }
 }
 

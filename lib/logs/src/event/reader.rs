@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::ops::RangeInclusive;
 
-use super::Event;
+use super::{Event, Totals};
 use crate::{LineParser, LogReader, Timestamp};
 
 /// The events of a log. Unknown types and fields are skipped: a newer program may write more.
@@ -73,16 +73,38 @@ fn check(event: &Event) -> Result<(), String> {
             duration: load_ms compile_ms pin_ms compare_ms;
             of_run: batches_total batches_saved sequences_total tokens_total;
         },
-        Event::Batch(batch) => check! { batch,
+        Event::Batch(batch) => {
+            total("total", batch.total.as_ref())?;
+            check! { batch,
             duration: elapsed_s cpu_s wait_ms h2d_ms compute_ms d2h_ms write_ms;
             of_batch: sequences tokens residues longest oom_splits recomputed rejected;
-            share: utilization;
-        },
-        Event::Done(done) => check! { done,
-            duration: elapsed_s cpu_s;
-            of_run: sequences tokens residues rejected;
-        },
+            }
+        }
+        Event::Done(done) => {
+            total("total", done.total.as_ref())?;
+            check! { done,
+                duration: elapsed_s cpu_s;
+                of_run: rejected;
+            }
+        }
         Event::Probe(_) | Event::Unknown => {}
+    }
+    Ok(())
+}
+
+/// Refuses impossible totals.
+fn total(name: &str, total: Option<&Totals>) -> Result<(), String> {
+    let Some(total) = total else { return Ok(()) };
+    for (stage, time) in &total.stages {
+        duration(&format!("{name}.stages.{stage}.ms"), time.ms)?;
+        duration(&format!("{name}.stages.{stage}.max_ms"), time.max_ms)?;
+    }
+    for (kernel, ms) in &total.kernels {
+        duration(&format!("{name}.kernels.{kernel}"), *ms)?;
+    }
+    share("min_fill", total.packing.min_fill)?;
+    for count in [total.batches, total.sequences, total.tokens, total.residues] {
+        of_run(name, count)?;
     }
     Ok(())
 }

@@ -220,7 +220,7 @@ pub struct ReportArgs {
 
     /// Run event logs of gpu-embed --events, or folders with subfolders of *.jsonl
     ///
-    /// The report sums up all runs, and tells how their speeds spread. An interrupted job that went on in another log is one run.
+    /// The report sums up all runs. An interrupted job that went on in another log is one run.
     #[arg(long, value_name = "PATH", num_args = 1..)]
     #[arg(value_parser = file())]
     pub events: Vec<PathBuf>,
@@ -247,13 +247,6 @@ pub struct ReportArgs {
     /// Without it, known GPUs have the peak of their data sheet; other GPUs, and CPUs, have no MFU.
     #[arg(long, value_name = "X", value_parser = tflops, help_heading = "Devices")]
     pub peak_tflops: Option<f64>,
-
-    /// Compare the speed with that of another report, written by --out
-    ///
-    /// Runs that are done count, by model, device and number type: the ratio of the mean tokens a second, and how both spread.
-    #[arg(long, value_name = "FILE.json", requires = "events")]
-    #[arg(value_parser = file())]
-    pub baseline: Option<PathBuf>,
 
     /// End with exit code 1 if the verdict is this or worse
     ///

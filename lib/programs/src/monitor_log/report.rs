@@ -11,7 +11,7 @@ use plmkit_contract::{Failure, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
 use plmkit_logs::{LineParser, LogReader, Timestamp, log_name, logs_below};
-use plmkit_store::{FileKind, StoreError, open_input, read_input, write_json, write_report};
+use plmkit_store::{FileKind, StoreError, open_input, write_json, write_report};
 use plmkit_telemetry::report::{Report, Runs, Samples, html, multiqc, sentences};
 use tracing::{info, warn};
 
@@ -27,10 +27,7 @@ pub fn report(args: &ReportArgs) -> Result<Exit, Fault> {
     check_paths(&events, &samples, args)?;
     let mut runs = Runs::default();
     runs.peak_tflops = args.peak_tflops;
-    let mut report = read([&events, &samples], runs, true)?;
-    if let Some(path) = &args.baseline {
-        compare(&mut report, path)?;
-    }
+    let report = read([&events, &samples], runs, true)?;
     if let Some(out) = &args.out {
         write_json(out, &report)?;
     }
@@ -65,15 +62,6 @@ pub fn report_of(folders: &[PathBuf]) -> Result<Report, Fault> {
     let events = logs_of::<EventLines>(folders, "jsonl", false)?;
     let samples = logs_of::<GpuCsvLines>(folders, "csv", false)?;
     read([&events, &samples], Runs::default(), false)
-}
-
-/// Compares the speed with that of another report.
-fn compare(report: &mut Report, path: &Path) -> Result<(), Fault> {
-    let wrong = |what: String| StoreError::malformed(path, what);
-    let baseline = serde_json::from_slice(&read_input(path)?);
-    let baseline =
-        baseline.map_err(|error| wrong(format!("not a report of monitor-log: {error}")))?;
-    Ok(report.compare(baseline).map_err(wrong)?)
 }
 
 /// Returns the logs in the order of their first times: files, and for a folder the logs in it and in its subfolders. A file of
@@ -140,7 +128,6 @@ fn check_paths(events: &[PathBuf], samples: &[PathBuf], args: &ReportArgs) -> Re
         ("--gpu", samples),
         ("--events", events),
         ("a list of files", &lists),
-        ("--baseline", args.baseline.as_slice()),
     ];
     let outputs = [
         ("--out", args.out.as_ref()),

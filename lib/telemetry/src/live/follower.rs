@@ -284,7 +284,10 @@ mod tests {
             let path = self.path();
             let read = self.log.read(&path, &mut self.case.runs);
             let runs = self.case.runs.status(Timestamp::now());
-            (runs.first().map_or(0, |run| run.summary.batches), read)
+            (
+                runs.first().map_or(0, |run| run.summary.total.batches),
+                read,
+            )
         }
 
         fn batches(&mut self) -> u64 {
@@ -329,7 +332,7 @@ mod tests {
             assert!(notes.len() == 1 && notes[0].contains(expected), "{notes:?}");
             log.append(&batch(2));
             assert!(follower.read_new(&mut runs).is_empty());
-            assert_eq!(runs.status(Timestamp::now())[0].summary.batches, 1);
+            assert_eq!(runs.status(Timestamp::now())[0].summary.total.batches, 1);
         }
     }
 

@@ -1,10 +1,11 @@
 //! One run while it works.
 
+use std::slice;
 use std::time::Duration;
 
 use super::recent_batches::RecentBatches;
 use super::{LiveProgress, Recent, RunState, RunStatus};
-use crate::report::{RunSummary, Runs};
+use crate::report::{Attempt, RunSummary};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, Outcome, RunStarted};
 
@@ -23,34 +24,39 @@ const MAX_SLOWDOWN: f64 = 5.0;
 /// A run, as far as it was read.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LiveRun {
-    /// The counts of this run alone.
-    count: Runs,
+    attempt: Attempt,
     pub(super) has_ended: bool,
     recent_batches: RecentBatches,
     last_event: Timestamp,
 }
 
 impl LiveRun {
-    /// Starts with the first event of a run in the log of this name.
-    pub(super) fn of(log: &str) -> Self {
-        let mut run = Self::default();
-        log.clone_into(&mut run.count.log);
-        run
+    /// Starts with the name of a run and of its log.
+    pub(super) fn new(run: &str, log: &str) -> Self {
+        Self {
+            attempt: Attempt::new(run, log),
+            ..Self::default()
+        }
     }
 
     /// Adds an event of this run, which happened at `time`.
     pub(super) fn add(&mut self, event: &Event, time: Timestamp) {
         self.last_event = self.last_event.max(time);
+        self.attempt.add(event);
         match event {
             Event::Run(_) => self.has_ended = false,
-            Event::Batch(batch) => self.recent_batches.add(batch),
+            Event::Batch(batch) => self.recent_batches.add(batch, &self.attempt.total),
             Event::Done(_) => {
                 self.has_ended = true;
                 self.recent_batches = RecentBatches::default();
             }
             Event::Probe(_) | Event::Unknown => {}
         }
-        self.count.add(event);
+    }
+
+    /// Whether an event of its name is of another run.
+    pub(super) fn is_other(&self, event: &Event) -> bool {
+        self.attempt.is_other(event)
     }
 
     /// Whether its last event is at most `keep` old. After a clock went back, no event is old.
@@ -59,13 +65,13 @@ impl LiveRun {
         now.unix_ms() - self.last_event.unix_ms() <= keep_ms
     }
 
-    /// Returns the status, or `None` for a run without events. `is_gone` tells whether the process of a run is gone.
+    /// Returns the status. `is_gone` tells whether the process of a run is gone.
     pub(super) fn status(
         &self,
         now: Timestamp,
         is_gone: impl Fn(&RunStarted) -> bool,
-    ) -> Option<RunStatus> {
-        let summary = self.count.clone().finish().pop()?;
+    ) -> RunStatus {
+        let summary = RunSummary::new(slice::from_ref(&self.attempt), None);
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let gap_s = self.recent_batches.longest_gap_s();
@@ -82,14 +88,14 @@ impl LiveRun {
             None => RunState::Running,
         };
         let recent = self.recent_batches.recent();
-        Some(RunStatus {
+        RunStatus {
             progress: progress(&summary, &recent, (state, silence_s)),
             state,
             recent,
             last_event: self.last_event,
             silence_s,
             summary,
-        })
+        }
     }
 }
 
@@ -99,7 +105,7 @@ fn progress(
     (state, silence_s): (RunState, f64),
 ) -> LiveProgress {
     let saved = summary.setup.batches_saved.unwrap_or(0);
-    let batches = saved + summary.batches;
+    let batches = saved + summary.total.batches;
     let batches_total = summary.setup.batches_total.map(|total| saved + total);
     let tokens_total = summary.setup.tokens_total;
     let share = |done: u64, total: Option<u64>| {
@@ -108,11 +114,11 @@ fn progress(
     };
     // The tokens are those of the batches that were not saved.
     let saved_share = share(saved, batches_total).unwrap_or(0.0);
-    let share_of_tokens =
-        share(summary.tokens, tokens_total).map(|share| saved_share + (1.0 - saved_share) * share);
+    let share_of_tokens = share(summary.total.tokens, tokens_total)
+        .map(|share| saved_share + (1.0 - saved_share) * share);
     let rate = recent.tokens_per_s.or(summary.throughput.tokens_per_s);
     let rate = rate.filter(|&rate| rate > 0.0 && state == RunState::Running);
-    let left = tokens_total.map(|total| total.saturating_sub(summary.tokens));
+    let left = tokens_total.map(|total| total.saturating_sub(summary.total.tokens));
     let left_s = left.zip(rate).map(|(left, rate)| left as f64 / rate);
     LiveProgress {
         batches,

@@ -38,8 +38,11 @@ impl LiveRuns {
     pub fn add(&mut self, event: &Event, written: Timestamp) {
         let Some(run) = event.run() else { return };
         let time = event.time().unwrap_or(written);
-        let live = self.runs.entry(run.to_owned());
-        let live = live.or_insert_with(|| LiveRun::of(&self.log));
+        let new = || LiveRun::new(run, &self.log);
+        let live = self.runs.entry(run.to_owned()).or_insert_with(new);
+        if live.is_other(event) {
+            *live = new();
+        }
         live.add(event, time);
     }
 
@@ -61,7 +64,7 @@ impl LiveRuns {
         self.runs
             .retain(|_, run| !run.has_ended || run.is_recent(now, keep));
         let runs = self.runs.values().filter(|run| run.is_recent(now, keep));
-        let mut all: Vec<RunStatus> = runs.filter_map(|run| run.status(now, &is_gone)).collect();
+        let mut all: Vec<RunStatus> = runs.map(|run| run.status(now, &is_gone)).collect();
         let setups = all.iter().map(|run| &run.summary.setup);
         let mut starts: Vec<_> = setups.map(|run| (run.job.clone(), run.time)).collect();
         starts.sort();
@@ -118,7 +121,7 @@ mod tests {
         tests::done(|done| {
             run.clone_into(&mut done.run);
             (done.time, done.elapsed_s) = (Some(at(second)), second as f64);
-            (done.tokens, done.outcome) = (100, outcome);
+            done.outcome = outcome;
         })
     }
 

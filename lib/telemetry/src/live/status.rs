@@ -40,7 +40,7 @@ impl RunStatus {
         let is_there = matches!(self.state, RunState::Running | RunState::Silent);
         let mut uuids = self.summary.setup.gpu_uuids.iter().flatten();
         let is_own = is_there && uuids.any(|uuid| gpu.uuid.as_ref() == Some(uuid));
-        let is_judged = is_own && self.summary.batches > 0;
+        let is_judged = is_own && self.summary.total.batches > 0;
         let share = f64::from(gpu.gpu_util.filter(|_| is_judged)?) / 100.0;
         Some(Tier::of_utilization(share))
     }
@@ -119,7 +119,7 @@ mod tests {
         };
         let mut run = running();
         run.summary.setup.gpu_uuids = Some(vec!["GPU-0".to_owned(), "GPU-1".to_owned()]);
-        run.summary.batches = 1;
+        run.summary.total.batches = 1;
         for (percent, tier) in [
             (2, Tier::Critical),
             (49, Tier::Critical),
@@ -136,7 +136,7 @@ mod tests {
         run.state = RunState::Silent;
         assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), Some(Tier::Critical));
         // It may still load the model.
-        run.summary.batches = 0;
+        run.summary.total.batches = 0;
         assert_eq!(run.gpu_tier(&gpu("GPU-1", Some(2))), None);
     }
 

@@ -1,12 +1,12 @@
 //! One attempt at a run: a process, from its start to its end or interruption.
 
 use std::collections::BTreeSet;
+use std::mem;
 use std::ops::Range;
 
 use chrono::DateTime;
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted, is_run_id};
-use roaring::RoaringTreemap;
+use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted, Totals, is_run_id};
 
 use super::bins::Bins;
 use super::moments::{extend, micros, time_of_day_us};
@@ -17,30 +17,44 @@ pub(super) type Work = (Range<i64>, Bins);
 
 /// The events of one process. Elapsed time starts at 0 in each.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     /// The first event; of a log that lost its head, the name alone.
     pub(super) setup: RunStarted,
     pub(super) is_started: bool,
     /// The name of its log, if that is known.
     pub(super) log: String,
+    /// The totals of its last event.
+    pub(crate) total: Totals,
     pub(super) done: Option<RunDone>,
     /// Seconds to the end or to the last known batch.
     pub(super) elapsed_s: Option<f64>,
     /// CPU seconds to the end or to the last known batch.
     pub(super) cpu_s: Option<f64>,
-    /// Tokens a second over the seconds of the attempt, to its last batch, and the tokens of batches since then.
+    /// Tokens a second over the seconds of the attempt, and the seconds and tokens up to the last batch in it.
     pub(super) rate: Bins,
     last_batch: (f64, u64),
     /// The time from its first to its last event, in microseconds since boot.
     pub(super) boot_us: Option<Range<i64>>,
     /// The time of day of its first event, in microseconds.
     start_us: Option<i64>,
-    numbers: RoaringTreemap,
 }
 
 impl Attempt {
-    /// Adds an event of this process. Returns false for a batch that was added before.
-    pub(super) fn add(&mut self, event: &Event) -> bool {
+    /// Starts with the name of a run and of its log.
+    pub(crate) fn new(run: &str, log: &str) -> Self {
+        let mut attempt = Self::default();
+        run.clone_into(&mut attempt.setup.run);
+        log.clone_into(&mut attempt.log);
+        attempt
+    }
+
+    /// Whether an event of this name is of another attempt: a first event unlike its own. An equal one is a copy.
+    pub(crate) fn is_other(&self, event: &Event) -> bool {
+        matches!(event, Event::Run(started) if self.is_started && self.setup != *started)
+    }
+
+    /// Adds an event of this process. A batch of a log that is read again changes nothing.
+    pub(crate) fn add(&mut self, event: &Event) {
         extend(&mut self.boot_us, event.boot_s().map(micros));
         let time_us = event.time().map(time_of_day_us);
         self.start_us = self.start_us.or(time_us);
@@ -49,31 +63,37 @@ impl Attempt {
                 self.setup = started.clone();
                 self.is_started = true;
             }
-            Event::Batch(batch) => {
-                if !self.numbers.insert(batch.batch) {
-                    return false;
-                }
-                let (from_s, tokens) = &mut self.last_batch;
-                *tokens += batch.tokens;
-                // The tokens were computed since the previous batch.
-                if let Some(at_s) = batch.elapsed_s.filter(|at_s| at_s > from_s) {
-                    self.rate
-                        .add(*from_s, at_s, *tokens as f64 / (at_s - *from_s));
-                    (*from_s, *tokens) = (at_s, 0);
-                }
-                if self.done.is_none() {
-                    let times = [self.elapsed_s, batch.elapsed_s];
-                    self.elapsed_s = times.into_iter().flatten().reduce(f64::max);
-                    self.cpu_s = batch.cpu_s.or(self.cpu_s);
-                }
-            }
+            Event::Batch(batch) => self.add_batch(batch),
             Event::Done(done) => {
                 (self.elapsed_s, self.cpu_s) = (Some(done.elapsed_s), done.cpu_s);
+                self.total = done.total.clone().unwrap_or(mem::take(&mut self.total));
                 self.done = Some(done.clone());
             }
             Event::Probe(_) | Event::Unknown => {}
         }
-        true
+    }
+
+    fn add_batch(&mut self, batch: &BatchDone) {
+        let is_known = match &batch.total {
+            Some(total) => total.batches <= self.total.batches,
+            None => batch.elapsed_s.is_some() && batch.elapsed_s <= self.elapsed_s,
+        };
+        if is_known {
+            return;
+        }
+        let before = mem::take(&mut self.total);
+        let total = batch.total.clone();
+        self.total = total.unwrap_or_else(|| before + Totals::from(batch));
+        // The tokens were computed since the previous batch.
+        let (from_s, tokens) = self.last_batch;
+        if let Some(at_s) = batch.elapsed_s.filter(|&at_s| at_s > from_s) {
+            let new = self.total.tokens.saturating_sub(tokens);
+            self.rate.add(from_s, at_s, new as f64 / (at_s - from_s));
+            self.last_batch = (at_s, self.total.tokens);
+        }
+        let times = [self.elapsed_s, batch.elapsed_s];
+        self.elapsed_s = times.into_iter().flatten().reduce(f64::max);
+        self.cpu_s = batch.cpu_s.or(self.cpu_s);
     }
 
     /// Returns its name for people: those of its sample and of what it writes, or else of its log.
@@ -159,10 +179,14 @@ impl Attempt {
         possible.is_finite().then_some(possible)
     }
 
-    /// Counts the floating-point operations of a batch on real tokens, including attention. `None` if a part is unknown: a partial sum
-    /// would be wrong.
-    pub(super) fn flops(&self, batch: &BatchDone) -> Option<f64> {
-        let of_tokens = batch.tokens as f64 * self.setup.flops_per_token? as f64;
-        Some(of_tokens + batch.pairs? as f64 * self.setup.flops_per_pair? as f64)
+    /// Returns the floating-point operations of its batches on real tokens, including attention. `None` if a part is unknown: a
+    /// partial sum would be wrong.
+    pub(super) fn flops(&self) -> Option<f64> {
+        let total = &self.total;
+        if total.batches == 0 {
+            return Some(0.0);
+        }
+        let of_tokens = total.tokens as f64 * self.setup.flops_per_token? as f64;
+        Some(of_tokens + total.pairs? as f64 * self.setup.flops_per_pair? as f64)
     }
 }

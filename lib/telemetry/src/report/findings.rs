@@ -96,8 +96,8 @@ const OF_RUN: [Rule<RunSummary>; 5] = [
     (FindingKind::Packing, packing, ""),
     (FindingKind::Idle, idle, ""),
     (FindingKind::Cpu, cpu, ": look at other work on this machine, at how many cores the run may use, and at --threads"),
-    (FindingKind::OutOfMemory, |run| counted(run.oom_splits, "halving", "of batches for lack of memory"), ": pack with a smaller --max-batch-tokens"),
-    (FindingKind::Rejected, |run| counted(run.rejected, "sequence", "rejected"), ": the rejects file of the run says why"),
+    (FindingKind::OutOfMemory, |run| counted(run.total.oom_splits, "halving", "of batches for lack of memory"), ": pack with a smaller --max-batch-tokens"),
+    (FindingKind::Rejected, |run| counted(run.total.rejected, "sequence", "rejected"), ": the rejects file of the run says why"),
 ];
 
 /// Returns all findings, the worst first, and how many runs and GPUs are how bad: `3 runs: 1 critical (idle 48.0 %), 2 ok`.
@@ -229,8 +229,8 @@ fn device_memory(gpu: &GpuSummary) -> Found {
 }
 
 fn packing(run: &RunSummary) -> Found {
-    let packing = &run.packing;
-    let tier = packing.tier?;
+    let packing = &run.total.packing;
+    let tier = run.packing_tier?;
     let found = match tier {
         Tier::None => "the batches were well filled",
         Tier::Mild => {
@@ -240,7 +240,7 @@ fn packing(run: &RunSummary) -> Found {
             "the batches were poorly filled: pack more sequences at once, or raise --max-batch-tokens"
         }
     };
-    let (mean, least) = (packing.mean_fill?, percent(packing.min_fill?));
+    let (mean, least) = (run.mean_fill?, percent(packing.min_fill?));
     let (below, batches) = (packing.below_85, packing.batches);
     let figures = format!(
         "mean {}, least {least}; {below} of {batches} below 85 %",

@@ -8,7 +8,7 @@ use plmkit_page::Page;
 
 use super::gpu::MAX_PAUSE_S;
 use super::moments::micros;
-use super::tables::{FINDINGS, GPUS, NAME, RUNS, SPEEDS};
+use super::tables::{FINDINGS, GPUS, NAME, RUNS};
 use super::text::details;
 use super::{Finding, GpuSummary, Report, RunSummary, wall};
 
@@ -77,17 +77,14 @@ pub fn add_to(page: &mut Page, report: &Report) {
     let bars: Vec<_> = bars.collect();
     page.stacked(&format!("Time of {what}"), &TIMES, &bars);
     if let Some(all) = sum.or(runs.first()) {
-        let names = all.kernels.keys().map(|name| name.trim_end_matches("_ms"));
-        let times_s = all.kernels.values().map(|ms| ms / 1000.0).collect();
+        let kernels = &all.total.kernels;
+        let names = kernels.keys().map(|name| name.trim_end_matches("_ms"));
+        let times_s = kernels.values().map(|ms| ms / 1000.0).collect();
         let (names, bars) = (names.collect::<Vec<_>>(), [(&*all.name, times_s)]);
         page.stacked("Computing time by kernels", &names, &bars);
     }
     if let Some((_, rate)) = wall::at_work(runs, MAX_PAUSE_S) {
         page.chart("tokens/s", &rate.means(), None, &[]);
-    }
-    let speeds = report.speeds_to_show();
-    if !speeds.is_empty() {
-        page.heading("Speed").table(&speeds, &SPEEDS);
     }
     if let Some(gpus) = report.gpus.as_ref().filter(|gpus| !gpus.is_empty()) {
         page.heading("GPUs").table(gpus, &GPUS);

@@ -3,22 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 
 use plmkit_contract::plural;
-use plmkit_logs::event::{BatchDone, Event, Outcome, RunStarted};
-use plmkit_logs::{Tier, Timestamp};
-use roaring::RoaringTreemap;
+use plmkit_logs::event::{Outcome, RunStarted, Totals};
+use plmkit_logs::{QueueState, Tier, Timestamp};
 use serde::Serialize;
 
 use super::attempt::{Attempt, Work};
-use super::batches::{BatchSums, Packing, Queue, Stages};
 use super::gpu::RunGpu;
 use super::share;
 
-/// Batches at the start of a run that warm up caches and clocks, and of how many batches in all they are told apart.
-const WARM_UP: u64 = 5;
-const WITH_WARM_UP: u64 = 20;
-
-/// One run with all its attempts, or several runs together. Counts are sums over its batch events. A batch with several events
-/// counts once.
+/// One run with all its attempts, or several runs together.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunSummary {
     /// Its name for people: `SAMPLE/SHARD`, as far as they are known. Of several with one name, the second is `SAMPLE/SHARD #2`.
@@ -31,15 +24,14 @@ pub struct RunSummary {
     pub attempts: u64,
     /// Batches that were computed again, because an interruption came before they were saved.
     pub lost_batches: u64,
-    /// Their tokens.
-    pub lost_tokens: u64,
+    /// Their tokens, if they are known.
+    pub lost_tokens: Option<u64>,
     /// How it ended; `None` if it was killed or is still running.
     pub outcome: Option<Outcome>,
     /// When it ended, or its last known batch.
     pub ended: Option<Timestamp>,
-    /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of a log that lost its
-    /// head, those from its first batch on: its figures are of that part. Of several runs together, the seconds in which at least one
-    /// of them was at work.
+    /// Seconds to the end or to the last known batch, summed over the attempts, by a monotonic clock. Of several runs together, the
+    /// seconds in which at least one of them was at work.
     pub elapsed_s: Option<f64>,
     /// Seconds of loading the model, summed over the attempts.
     pub load_s: Option<f64>,
@@ -51,46 +43,30 @@ pub struct RunSummary {
     pub cpu_share: Option<f64>,
     /// Hours of its GPUs, with loading the model; unknown without a GPU.
     pub gpu_hours: Option<f64>,
-    /// Batches computed.
-    pub batches: u64,
-    /// Sequences (rows) computed.
-    pub sequences: u64,
-    /// Residues computed.
-    pub residues: u64,
-    /// Tokens computed, `<cls>` and `<eos>` included.
-    pub tokens: u64,
-    /// How many times a batch was halved because memory ran out.
-    pub oom_splits: u64,
-    /// Sequences (rows) that were computed again in f32 because values overflowed.
-    pub recomputed: u64,
-    /// Sequences (rows) that could not be embedded.
-    pub rejected: u64,
-    /// Tokens of the longest sequence.
-    pub longest: Option<u64>,
+    /// The totals of the attempts, summed: what was computed, and again.
+    #[serde(flatten)]
+    pub total: Totals,
     /// Mean tokens of a sequence.
     pub mean_length: Option<f64>,
-    /// The most device memory that tensors of a process held, in MiB.
-    pub peak_device_memory_mib: Option<u64>,
     /// Work over elapsed time.
     pub throughput: Throughput,
-    /// Tokens a second after the first five batches, which warm caches up; of one attempt with 20 batches and more.
-    pub warm_tokens_per_s: Option<f64>,
     /// The GPUs that it used, none on a CPU; `None` if unknown.
     pub gpus: Option<Vec<RunGpu>>,
+    /// Where the time went: the share of the elapsed time that each stage took, of several runs together of the sum of their elapsed
+    /// times. Stages may overlap, so their shares need not add up to one.
+    pub shares: BTreeMap<String, f64>,
     /// Share of the elapsed time in which its device did not compute, 0 to 1.
     pub idle_share: Option<f64>,
     /// The tier of the idle time; `None` for a run of less than 10 s.
     pub idle_tier: Option<Tier>,
+    /// The state of the queue over the run, by the share of the time that waits took.
+    pub queue: Option<QueueState>,
+    /// Mean fill of the batches: tokens over the token budget, 0 to 1.
+    pub mean_fill: Option<f64>,
+    /// The tier of the mean fill.
+    pub packing_tier: Option<Tier>,
     /// What the work cost, compared with the peak of the devices.
     pub efficiency: Efficiency,
-    /// Where the time went: shares are of the elapsed time, of several runs together of the sum of their elapsed times.
-    pub stages: Stages,
-    /// Computing time by kernels, as run events name them, of the batches whose kernels were measured.
-    pub kernels: BTreeMap<String, f64>,
-    /// The queue before the device.
-    pub queue: Queue,
-    /// How full the batches were.
-    pub packing: Packing,
     /// Remarks for people.
     pub notes: Vec<String>,
     /// Whether an attempt was on a CPU: its energy is unknown.
@@ -102,9 +78,6 @@ pub struct RunSummary {
     /// When its attempts were at work, and the tokens a second in that time; `None` if that is unknown.
     #[serde(skip)]
     pub(super) work: Option<Vec<Work>>,
-    /// Sums over its batches.
-    #[serde(skip)]
-    pub(super) sums: BatchSums,
 }
 
 /// Work over elapsed time.
@@ -134,6 +107,48 @@ pub struct Efficiency {
 }
 
 impl RunSummary {
+    /// Sums up the attempts at a run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
+    pub(crate) fn new(attempts: &[Attempt], peak_tflops: Option<f64>) -> Self {
+        let all = || attempts.iter();
+        let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
+            let times = all().filter_map(time);
+            times.reduce(|sum, time_s| sum + time_s)
+        };
+        let done = attempts.last().and_then(|last| last.done.as_ref());
+        let totals = all().map(|attempt| attempt.total.clone());
+        let mut total = totals.reduce(|sum, total| sum + total).unwrap_or_default();
+        // Those of batches that were taken over from an earlier run are known at the end.
+        total.rejected = done.map_or(0, |done| done.rejected).max(total.rejected);
+        let (lost_batches, lost_tokens) = lost(attempts);
+        let possible = all().map(|attempt| attempt.possible_flops(peak_tflops));
+        let mut summary = Self {
+            name: attempts.last().map(Attempt::name).unwrap_or_default(),
+            setup: setup(attempts),
+            attempts: attempts.len() as u64,
+            lost_batches,
+            lost_tokens,
+            outcome: done.map(|done| done.outcome),
+            ended: all().filter_map(Attempt::end).max(),
+            elapsed_s: sum_of_known(|attempt| attempt.elapsed_s),
+            load_s: sum_of_known(Attempt::load_s),
+            device_s: all().map(Attempt::device_s).sum(),
+            cpu_s: all().map(|attempt| attempt.cpu_s).sum(),
+            gpu_hours: all().map(Attempt::gpu_hours).sum(),
+            total,
+            efficiency: Efficiency {
+                flops: all().map(Attempt::flops).sum(),
+                possible_flops: possible.sum(),
+                ..Efficiency::default()
+            },
+            work: all().map(Attempt::work).collect(),
+            is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
+            ..Self::default()
+        };
+        summary.notes = summary.remarks();
+        summary.derive();
+        summary
+    }
+
     /// Whether everything was computed and written.
     pub(super) fn is_done(&self) -> bool {
         self.outcome == Some(Outcome::Done)
@@ -141,23 +156,29 @@ impl RunSummary {
 
     /// Returns the share of the time that a stage took.
     pub(super) fn stage_share(&self, stage: &str) -> Option<f64> {
-        self.stages.get(stage)?.as_ref()?.share
+        self.shares.get(stage).copied()
     }
 
     /// Computes what follows from sums.
     pub(super) fn derive(&mut self) {
+        let total = &self.total;
         let per_s = |count: u64| share(count as f64, self.elapsed_s);
         self.throughput = Throughput {
-            sequences_per_s: per_s(self.sequences),
-            residues_per_s: per_s(self.residues),
-            tokens_per_s: per_s(self.tokens),
+            sequences_per_s: per_s(total.sequences),
+            residues_per_s: per_s(total.residues),
+            tokens_per_s: per_s(total.tokens),
         };
-        self.mean_length = share(self.tokens as f64, self.sequences as f64);
+        self.mean_length = share(total.tokens as f64, total.sequences as f64);
         let runs_s = self.runs_s.or(self.elapsed_s);
-        self.stages = self.sums.stages(runs_s);
-        self.kernels.clone_from(&self.sums.kernels);
-        self.queue = self.sums.queue(self.stage_share("wait"));
-        self.packing = self.sums.packing();
+        let shares = total.stages.iter().filter_map(|(name, stage)| {
+            // The writes of a killed run may go beyond the last known time.
+            let share = share(stage.ms / 1000.0, runs_s)?.min(1.0);
+            Some((name.clone(), share))
+        });
+        self.shares = shares.collect();
+        self.queue = self.stage_share("wait").map(QueueState::of);
+        self.mean_fill = self.total.packing.mean_fill();
+        self.packing_tier = self.mean_fill.map(Tier::of_packing);
         let computing = self.stage_share("compute");
         self.idle_share = computing.map(|computing| 1.0 - computing);
         let threads = self.setup.threads.filter(|_| self.is_on_cpu).zip(computing);
@@ -168,7 +189,28 @@ impl RunSummary {
         let of = &mut self.efficiency;
         // A percentage has to be a number, too.
         of.mfu = share(of.flops, of.possible_flops).filter(|mfu| (100.0 * mfu).is_finite());
-        of.residues_per_joule = share(self.residues as f64, of.energy_j);
+        of.residues_per_joule = share(self.total.residues as f64, of.energy_j);
+    }
+
+    fn remarks(&self) -> Vec<String> {
+        let saved = self.setup.batches_saved.filter(|&saved| saved > 0);
+        let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
+        let attempts = self.attempts;
+        let resumed = (attempts > 1).then(|| {
+            format!(
+                "it was interrupted and went on: figures are sums over {attempts} attempts, without the time between them"
+            )
+        });
+        let lost = (self.lost_batches > 0).then(|| {
+            let batches = plural(self.lost_batches, "batch");
+            let tokens = self.lost_tokens.map(|tokens| plural(tokens, "token"));
+            let tokens = tokens.map_or_else(String::new, |tokens| format!(" with {tokens}"));
+            format!("computed again after the interruption: {batches}{tokens}; a shorter checkpoint interval loses less")
+        });
+        let end = self.outcome.is_none();
+        let end =
+            end.then(|| "the run has no end: it was killed, or it is still running".to_owned());
+        [saved, resumed, lost, end].into_iter().flatten().collect()
     }
 
     /// Adds the GPUs and their energy.
@@ -187,6 +229,47 @@ impl RunSummary {
     }
 }
 
+/// Returns the batches, and their tokens, that an attempt computed and the next one computed again: those that are beyond what the
+/// next one took over, by what both were to do.
+fn lost(attempts: &[Attempt]) -> (u64, Option<u64>) {
+    let pairs = attempts.windows(2);
+    let pairs = pairs.filter(|pair| pair.iter().all(|attempt| attempt.is_started));
+    let (mut batches, mut tokens) = (0_u64, Some(0_u64));
+    for pair in pairs {
+        let [first, next] = [&pair[0], &pair[1]];
+        let saved = |attempt: &Attempt| attempt.setup.batches_saved.unwrap_or(0);
+        let kept = saved(next).saturating_sub(saved(first));
+        batches = batches.saturating_add(first.total.batches.saturating_sub(kept));
+        let to_do = first.setup.tokens_total.zip(next.setup.tokens_total);
+        let kept = to_do.map(|(before, after)| before.saturating_sub(after));
+        let more = kept.map(|kept| first.total.tokens.saturating_sub(kept));
+        tokens = tokens.zip(more).map(|(sum, more)| sum.saturating_add(more));
+    }
+    (batches, tokens)
+}
+
+/// Returns the setup of the last attempt, with the GPUs of all, each once, and with the start and the batches of the first.
+fn setup(attempts: &[Attempt]) -> RunStarted {
+    let (Some(first), Some(last)) = (attempts.first(), attempts.last()) else {
+        return RunStarted::default();
+    };
+    let all = attempts.iter().flat_map(Attempt::gpus);
+    let gpus: BTreeMap<&String, Option<&String>> =
+        all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
+    let mut setup = RunStarted {
+        time: first.setup.time,
+        batches_total: first.setup.batches_total,
+        batches_saved: first.setup.batches_saved,
+        gpu_uuids: None,
+        ..last.setup.clone()
+    };
+    if !gpus.is_empty() {
+        setup.gpu_names = gpus.values().map(|name| name.cloned()).collect();
+        setup.gpu_uuids = Some(gpus.into_keys().cloned().collect());
+    }
+    setup
+}
+
 /// Numbers those of several runs with one name.
 pub(crate) fn number<'r>(runs: impl IntoIterator<Item = &'r mut RunSummary>) {
     let mut known: HashMap<String, u64> = HashMap::new();
@@ -196,168 +279,5 @@ pub(crate) fn number<'r>(runs: impl IntoIterator<Item = &'r mut RunSummary>) {
         if *count > 1 {
             run.name = format!("{} #{count}", run.name);
         }
-    }
-}
-
-/// Sums over the events of one run.
-#[derive(Clone, Debug, Default)]
-pub(super) struct RunCount {
-    pub(super) attempts: Vec<Attempt>,
-    batch_numbers: RoaringTreemap,
-    /// Floating-point operations of the batches, without those that were computed again, and whether some are unknown.
-    flops: (f64, bool),
-    /// The tokens of the first batches, and when they were done.
-    warm_up: (u64, Option<f64>),
-    /// The counts are up to date.
-    summary: RunSummary,
-}
-
-impl RunCount {
-    /// Adds an attempt with this name and returns its position.
-    pub(super) fn begin_attempt(&mut self, name: &str, log: &str) -> usize {
-        let mut attempt = Attempt::default();
-        name.clone_into(&mut attempt.setup.run);
-        log.clone_into(&mut attempt.log);
-        self.attempts.push(attempt);
-        self.attempts.len() - 1
-    }
-
-    /// Whether this run of a job is not done, so that it may be resumed.
-    pub(super) fn is_unfinished(&self, job: &str) -> bool {
-        self.attempts.last().is_some_and(|last| {
-            let outcome = last.done.as_ref().map(|done| done.outcome);
-            outcome != Some(Outcome::Done) && last.setup.job.as_deref() == Some(job)
-        })
-    }
-
-    /// Adds an event of an attempt.
-    pub(super) fn add(&mut self, attempt: usize, event: &Event) {
-        let is_new = self.attempts[attempt].add(event);
-        if let Event::Batch(batch) = event
-            && is_new
-        {
-            self.add_batch(attempt, batch);
-        }
-    }
-
-    fn add_batch(&mut self, attempt: usize, batch: &BatchDone) {
-        let run = &mut self.summary;
-        run.sums.add(batch);
-        run.peak_device_memory_mib = run.peak_device_memory_mib.max(batch.device_memory_peak_mib);
-        if !self.batch_numbers.insert(batch.batch) {
-            run.lost_batches += 1;
-            run.lost_tokens += batch.tokens;
-            return;
-        }
-        run.batches += 1;
-        run.sequences += batch.sequences;
-        run.residues += batch.residues;
-        run.tokens += batch.tokens;
-        if run.batches == WARM_UP {
-            self.warm_up = (run.tokens, batch.elapsed_s);
-        }
-        run.oom_splits += batch.oom_splits;
-        run.recomputed += batch.recomputed;
-        run.rejected += batch.rejected;
-        run.longest = run.longest.max(batch.longest);
-        let flops = self.attempts[attempt].flops(batch);
-        self.flops.0 += flops.unwrap_or(0.0);
-        self.flops.1 |= flops.is_none();
-        run.sums.add_fill(batch);
-    }
-
-    /// Completes the summary of the run. `peak_tflops` is the measured peak of each device, in 1e12 operations a second.
-    pub(super) fn finish(self, peak_tflops: Option<f64>) -> RunSummary {
-        let all = || self.attempts.iter();
-        let sum_of_known = |time: fn(&Attempt) -> Option<f64>| {
-            let times = all().filter_map(time);
-            times.reduce(|sum, time_s| sum + time_s)
-        };
-        let elapsed_s = sum_of_known(|attempt| attempt.elapsed_s);
-        let is_only = self.attempts.len() == 1;
-        let efficiency = Efficiency {
-            flops: Some(self.flops.0).filter(|_| !self.flops.1),
-            possible_flops: all()
-                .map(|attempt| attempt.possible_flops(peak_tflops))
-                .sum(),
-            ..Efficiency::default()
-        };
-        let counts = &self.summary;
-        let (warm_up, warm_s) = self.warm_up;
-        let warm_s = elapsed_s.zip(warm_s).map(|(all_s, warm_s)| all_s - warm_s);
-        let is_told = is_only && counts.batches >= WITH_WARM_UP;
-        let warm_tokens_per_s = share((counts.tokens - warm_up) as f64, warm_s).filter(|_| is_told);
-        let done = self.attempts.last().and_then(|last| last.done.as_ref());
-        let mut summary = RunSummary {
-            name: self.attempts.last().map(Attempt::name).unwrap_or_default(),
-            setup: self.setup(),
-            attempts: self.attempts.len() as u64,
-            outcome: done.map(|done| done.outcome),
-            ended: all().filter_map(Attempt::end).max(),
-            elapsed_s,
-            load_s: sum_of_known(Attempt::load_s),
-            device_s: all().map(Attempt::device_s).sum(),
-            cpu_s: all().map(|attempt| attempt.cpu_s).sum(),
-            gpu_hours: all().map(Attempt::gpu_hours).sum(),
-            // Batches that were taken over from an earlier run have no events, only a count in the last event.
-            rejected: done.map_or(0, |done| done.rejected).max(counts.rejected),
-            warm_tokens_per_s,
-            efficiency,
-            notes: self.notes(),
-            work: all().map(Attempt::work).collect(),
-            is_on_cpu: all().any(|attempt| attempt.gpu_count() == Some(0)),
-            ..self.summary
-        };
-        summary.derive();
-        summary
-    }
-
-    /// Returns the setup of the last attempt, with the GPUs of all, each once, and with the start and the batches of the first.
-    fn setup(&self) -> RunStarted {
-        let (Some(first), Some(last)) = (self.attempts.first(), self.attempts.last()) else {
-            return RunStarted::default();
-        };
-        let all = self.attempts.iter().flat_map(Attempt::gpus);
-        let gpus: BTreeMap<&String, Option<&String>> =
-            all.filter_map(|(uuid, name)| Some((uuid?, name))).collect();
-        let mut setup = RunStarted {
-            time: first.setup.time,
-            batches_total: first.setup.batches_total,
-            batches_saved: first.setup.batches_saved,
-            gpu_uuids: None,
-            ..last.setup.clone()
-        };
-        if !gpus.is_empty() {
-            setup.gpu_names = gpus.values().map(|name| name.cloned()).collect();
-            setup.gpu_uuids = Some(gpus.into_keys().cloned().collect());
-        }
-        setup
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let (run, attempts) = (&self.summary, self.attempts.len());
-        let first = self.attempts.first();
-        let saved = first.and_then(|first| first.setup.batches_saved);
-        let saved = saved.filter(|&saved| saved > 0);
-        let saved = saved.map(|saved| plural(saved, "batch") + " taken over from an earlier run");
-        let resumed = (attempts > 1).then(|| {
-            format!(
-                "it was interrupted and went on: figures are sums over {attempts} attempts, without the time between them"
-            )
-        });
-        let lost = (run.lost_batches > 0).then(|| {
-            let batches = plural(run.lost_batches, "batch");
-            let tokens = plural(run.lost_tokens, "token");
-            format!("computed again after the interruption: {batches} with {tokens}; a shorter checkpoint interval loses less")
-        });
-        let end = match self.attempts.last().and_then(|last| last.done.as_ref()) {
-            // With several attempts, the last event counts the tokens of the last attempt only.
-            Some(done) => (attempts == 1 && done.tokens != run.tokens).then(|| {
-                let (found, told) = (plural(run.tokens, "token"), done.tokens);
-                format!("events are missing: the batches hold {found}, the run says {told}")
-            }),
-            None => Some("the run has no end: it was killed, or it is still running".to_owned()),
-        };
-        [saved, resumed, lost, end].into_iter().flatten().collect()
     }
 }

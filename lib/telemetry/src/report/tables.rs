@@ -4,7 +4,7 @@ use plmkit_logs::event::Outcome;
 use plmkit_page::{Cell, Column, Tone};
 
 use super::gpu::short_uuid;
-use super::{Finding, GpuFigures, GpuSummary, RunSummary, Speed, Tier};
+use super::{Finding, GpuFigures, GpuSummary, RunSummary, Tier};
 
 /// Amounts that are neither good nor bad, and scales of the others.
 const AMOUNT: &str = "Blues";
@@ -20,18 +20,18 @@ type Run = Column<RunSummary>;
 #[rustfmt::skip]
 pub(super) const RUNS: [Run; 19] = [
     Run::new("outcome", "", |run| end(run.outcome)).multiqc("outcome", "How the run ended", "", true),
-    Run::new("sequences", "", |run| Cell::count(run.sequences)).multiqc("sequences", "Sequences embedded", AMOUNT, true),
+    Run::new("sequences", "", |run| Cell::count(run.total.sequences)).multiqc("sequences", "Sequences embedded", AMOUNT, true),
     Run::new("tokens/s", "", |run| Cell::decimals(run.throughput.tokens_per_s, 0)).multiqc("tokens_per_s", "Tokens a second over the run", RATE, true),
     Run::new("idle", "%", |run| Cell::percent(run.idle_share)).multiqc("idle_percent", "Share of the run in which the device did not compute; the target is 5 %", LESS_IS_BETTER, true),
     Run::new("CPU", "%", |run| Cell::percent(run.cpu_share)).multiqc("cpu_percent", "Share of the computing time in which the threads of a run on a CPU had a core", MORE_IS_BETTER, true),
-    Run::new("fill", "%", |run| Cell::percent(run.packing.mean_fill)).multiqc("fill_percent", "Mean share of a batch's token budget that was used, last batches left out", MORE_IS_BETTER, true),
+    Run::new("fill", "%", |run| Cell::percent(run.mean_fill)).multiqc("fill_percent", "Mean share of a batch's token budget that was used, last batches left out", MORE_IS_BETTER, true),
     Run::new("MFU", "%", |run| Cell::percent(run.efficiency.mfu)).multiqc("mfu_percent", "Model FLOPs utilization: operations on real tokens over the peak of the devices", MORE_IS_BETTER, true),
     Run::new("GPU busy", "%", |run| Cell::percent(gpu_busy(run))).multiqc("gpu_percent", "Mean utilization over the GPUs of the run", MORE_IS_BETTER, true),
-    Run::new("rejected", "", |run| Cell::count(run.rejected)).multiqc("rejected", "Sequences that could not be embedded", LOSS, true),
+    Run::new("rejected", "", |run| Cell::count(run.total.rejected)).multiqc("rejected", "Sequences that could not be embedded", LOSS, true),
     Run::new("energy", "mJ/residue", |run| Cell::decimals(mj_per_residue(run), 3)).multiqc("mj_per_residue", "Energy that the GPUs used for each residue", LESS_IS_BETTER, true),
     Run::new("device", "", |run| Cell::known(run.setup.device.as_ref())),
     Run::new("type", "", |run| Cell::known(run.setup.dtype.as_ref())),
-    Run::new("tokens", "", |run| Cell::count(run.tokens)),
+    Run::new("tokens", "", |run| Cell::count(run.total.tokens)),
     Run::new("time", "s", |run| Cell::decimals(run.elapsed_s, 2)),
     Run::new("waiting", "%", |run| Cell::percent(run.stage_share("wait"))).multiqc("waiting_percent", "Share of the run in which the device waited for batches", LESS_IS_BETTER, false),
     Run::new("sequences/s", "", |run| Cell::decimals(run.throughput.sequences_per_s, 1)).multiqc("sequences_per_s", "Sequences a second over the run", RATE, false),
@@ -102,16 +102,3 @@ fn whole(figures: &GpuFigures, name: &str) -> Cell {
 
 /// The columns of [`GPUS`] that its label tells in text.
 pub(super) const LABEL_OF_GPU: usize = 3;
-
-/// Speed, and that of a baseline.
-#[rustfmt::skip]
-pub(super) const SPEEDS: [Column<Speed>; 8] = [
-    Column::new("speed", "", |found| Cell::text(found.of.as_str())),
-    Column::new("runs", "", |found| Cell::count(found.tokens_per_s.runs as u64)),
-    Column::new("tokens/s", "", |found| Cell::decimals(Some(found.tokens_per_s.mean), 0)),
-    Column::new("variation", "%", |found| Cell::percent(found.tokens_per_s.cv)),
-    Column::new("times as fast", "", |found| Cell::decimals(found.ratio, 2)),
-    Column::new("runs before", "", |found| Cell::count(found.baseline.as_ref().map(|before| before.runs as u64))),
-    Column::new("tokens/s before", "", |found| Cell::decimals(found.baseline.as_ref().map(|before| before.mean), 0)),
-    Column::new("variation before", "%", |found| Cell::percent(found.baseline.as_ref().and_then(|before| before.cv))),
-];

@@ -9,7 +9,7 @@ use plmkit_logs::event::{Event, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 
 use super::{FindingKind, Report, RunSummary, Tier};
-use crate::tests::{batch, done, report, runs, sample, started, summaries};
+use crate::tests::{batch, done, report, runs, sample, started};
 
 /// A machine whose wall clock is put forward by `jump` seconds in second `set`.
 #[derive(Clone, Copy)]
@@ -143,29 +143,14 @@ fn a_counter_that_jumps_by_more_than_a_board_can_draw_is_left_out() {
 }
 
 #[test]
-fn the_first_batches_are_told_apart_in_a_run_of_twenty() {
-    // Five batches of 10 s, then one a second.
-    let warm = |batches: u64| {
-        let all = (0..batches).map(|number| {
-            batch(number, |batch| {
-                batch.tokens = 100;
-                let first = 10.0 * (number + 1).min(5) as f64;
-                batch.elapsed_s = Some(first + (number + 1).saturating_sub(5) as f64);
-            })
-        });
-        summaries(all)[0].warm_tokens_per_s
-    };
-    assert_eq!((warm(19), warm(20)), (None, Some(100.0)));
-}
-
-#[test]
 fn the_verdict_counts_runs_and_gpus_by_their_worst_finding() {
-    let events = [("a", 0.7), ("b", 0.95), ("c", 0.83)]
+    let events = [("a", 70), ("b", 95), ("c", 83)]
         .into_iter()
         .flat_map(|(name, filled)| {
             (0..3).map(move |number| {
                 batch(number, |batch| {
-                    (batch.run, batch.utilization) = (name.to_owned(), Some(filled));
+                    (batch.run, batch.token_budget) = (name.to_owned(), Some(100));
+                    batch.tokens = filled;
                 })
             })
         });

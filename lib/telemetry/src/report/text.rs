@@ -3,7 +3,7 @@
 use plmkit_contract::{LIST_SHOWN, one_line};
 use plmkit_page::{Column, words};
 
-use super::tables::{GPUS, LABEL_OF_GPU, RUNS, SPEEDS};
+use super::tables::{GPUS, LABEL_OF_GPU, RUNS};
 use super::{Report, RunSummary};
 
 /// Returns the report in sentences, one a line: the work, the GPUs, and the findings.
@@ -24,8 +24,6 @@ pub fn sentences(report: &Report) -> Vec<String> {
     }));
     lines.extend(report.torn_lines());
     lines.extend(report.findings.iter().map(ToString::to_string));
-    let speeds = report.speeds_to_show();
-    lines.extend(speeds.iter().map(|speed| sentence(speed, &SPEEDS)));
     let (_, verdict, reasons) = report.headline();
     lines.push(format!("{verdict}: {reasons}"));
     // Names of runs and GPUs come from a log, which may contain anything.
@@ -38,20 +36,19 @@ fn sentence<T>(row: &T, columns: &[Column<T>]) -> String {
     words(row, columns).join(", ")
 }
 
-/// Returns what no table has: waits, lengths, the rate without the start, memory, and the notes.
+/// Returns what no table has: waits, lengths, memory, and the notes.
 pub(super) fn details(run: &RunSummary) -> Vec<String> {
-    let waits = run.stages.get("wait").and_then(Option::as_ref);
+    let total = &run.total;
     let parts = [
-        waits.map(|waits| {
-            let (mean, max) = (waits.mean_ms, waits.max_ms);
+        total.stages.get("wait").map(|waits| {
+            let (mean, max) = (waits.ms / total.batches.max(1) as f64, waits.max_ms);
             format!("waits of {mean:.2} ms on average, the longest of {max:.2} ms")
         }),
-        run.longest.zip(run.mean_length).map(|(longest, mean)| {
+        total.longest.zip(run.mean_length).map(|(longest, mean)| {
             format!("sequences of {mean:.1} tokens on average, the longest of {longest}")
         }),
-        run.warm_tokens_per_s
-            .map(|rate| format!("{rate:.0} tokens/s without the first batches")),
-        run.peak_device_memory_mib
+        total
+            .device_memory_peak_mib
             .map(|mib| format!("tensors held at most {mib} MiB of device memory")),
         run.load_s
             .map(|load_s| format!("loading the model took {load_s:.2} s before it")),

@@ -263,35 +263,31 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
 
 /// Returns how well the batches of a run are filled, their waits and lengths, and what became of some.
 fn details(run: &RunStatus) -> Row {
-    let (summary, packing) = (&run.summary, &run.summary.packing);
+    let (summary, total) = (&run.summary, &run.summary.total);
+    let packing = &total.packing;
     let (done, all) = (run.progress.batches, or_dash(run.progress.batches_total));
-    let (mean, least) = (percent(packing.mean_fill), percent(packing.min_fill));
+    let (mean, least) = (percent(summary.mean_fill), percent(packing.min_fill));
     let filled = format!(
         "fill {mean}, least {least}, {} below 85 %",
         packing.below_85
     );
-    let style = tier_style(packing.tier.filter(|tier| *tier > Tier::None));
-    let wait = summary.stages.get("wait").and_then(Option::as_ref);
-    let wait = wait.map(|wait| {
-        format!(
-            "wait {} ms, most {}",
-            short(wait.mean_ms),
-            short(wait.max_ms)
-        )
+    let style = tier_style(summary.packing_tier.filter(|tier| *tier > Tier::None));
+    let batches = total.batches.max(1) as f64;
+    let wait = total.stages.get("wait").map(|wait| {
+        let (mean, most) = (short(wait.ms / batches), short(wait.max_ms));
+        format!("wait {mean} ms, most {most}")
     });
-    let mean = short(summary.tokens as f64 / summary.batches.max(1) as f64);
-    let longest = summary
-        .longest
-        .map(|longest| format!(", longest {longest}"));
-    let queue = run.recent.queue.or(summary.queue.state);
+    let mean = short(total.tokens as f64 / batches);
+    let longest = total.longest.map(|longest| format!(", longest {longest}"));
+    let queue = run.recent.queue.or(summary.queue);
     let queue = queue.map(<&str>::from);
     let count = |count: u64, what| (count > 0).then(|| format!("{count} {what}"));
     let more = [
         wait,
         Some(format!("tokens {mean}{}", longest.unwrap_or_default())),
         queue.map(|queue| format!("queue {queue}")),
-        count(summary.oom_splits, "halved"),
-        count(summary.rejected, "rejected"),
+        count(total.oom_splits, "halved"),
+        count(total.rejected, "rejected"),
     ];
     let mut cells = vec![
         format!("  batch {done}/{all}").into(),

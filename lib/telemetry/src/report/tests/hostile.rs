@@ -16,7 +16,7 @@ const NUMBERS: &str = "0 1 -1 -0.0 2 3.5 60 4095 4096 2147483647 2147483648 4294
     9223372036854775807 18446744073709551614 18446744073709551615 1e9 1e13 1e15 1e300 1e308 -1e308 1e-300 5e-324";
 
 const FIELDS: &str = "batch boot_s elapsed_s cpu_s wait_ms h2d_ms compute_ms d2h_ms write_ms queue_depth sequences tokens \
-    residues longest pairs token_budget utilization oom_splits recomputed device_memory_mib device_memory_peak_mib rejected \
+    residues longest pairs token_budget oom_splits recomputed device_memory_mib device_memory_peak_mib rejected \
     flops_per_token flops_per_pair threads batches_total batches_saved sequences_total tokens_total load_ms";
 
 fn number() -> impl Strategy<Value = String> {
@@ -32,7 +32,7 @@ fn event() -> impl Strategy<Value = String> {
     let names: Vec<&str> = FIELDS.split_whitespace().collect();
     let fields = prop::collection::btree_map(proptest::sample::select(names), number(), 0..12);
     let kind = proptest::sample::select(vec!["run", "batch", "batch", "batch", "done"]);
-    (kind, 0..3_u8, 0..3_u8, fields).prop_map(|(kind, run, boot, fields)| {
+    (kind, 0..3_u8, 0..3_u8, fields, totals()).prop_map(|(kind, run, boot, fields, totals)| {
         let mut line = format!(
             r#"{{"type":"{kind}","run":"{run}","job":"{}","boot_id":"{boot}""#,
             run % 2
@@ -46,8 +46,18 @@ fn event() -> impl Strategy<Value = String> {
         for (name, value) in fields {
             let _ = write!(line, r#","{name}":{value}"#);
         }
-        line + "}"
+        line + &totals + "}"
     })
+}
+
+/// Totals of an event, or none.
+fn totals() -> impl Strategy<Value = String> {
+    let total = (number(), number(), number(), number()).prop_map(|(batches, tokens, ms, room)| {
+        format!(
+            r#","total":{{"batches":{batches},"sequences":{batches},"tokens":{tokens},"residues":{tokens},"pairs":{room},"packing":{{"batches":1,"tokens":{tokens},"room":{room},"min_fill":0.5,"below_85":1}},"stages":{{"wait":{{"ms":{ms},"max_ms":{ms}}},"compute":{{"ms":{ms},"max_ms":{ms}}}}},"kernels":{{"gemm_ms":{ms}}}}}"#
+        )
+    });
+    prop_oneof![2 => Just(String::new()), 1 => total]
 }
 
 fn row() -> impl Strategy<Value = String> {

@@ -96,7 +96,7 @@ fn live_runs() -> LiveRuns {
                 sequences: 60,
                 tokens: 16_000,
                 residues: 15_880,
-                utilization: Some(0.97),
+                token_budget: Some(16_495),
                 rejected: u64::from(batch == 7),
                 ..BatchDone::default()
             };
@@ -106,7 +106,6 @@ fn live_runs() -> LiveRuns {
     let failed = RunDone {
         run: name(4100),
         time: Some(at(118)),
-        tokens: 120 * 16_000,
         elapsed_s: 118.0,
         outcome: Outcome::Failed,
         ..RunDone::default()
