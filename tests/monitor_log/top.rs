@@ -58,9 +58,7 @@ fn a_gpu_is_a_line_and_so_is_a_run_and_a_process() {
     let machine = Machine::new();
     let printed = machine.printed("--once");
     let title = printed.lines().next().unwrap();
-    assert!(title.ends_with(" UTC  driver 580.00  CUDA 13.0"), "{title}");
-    let widest = printed.lines().map(|line| line.chars().count()).max();
-    assert!(widest <= Some(80), "{printed}");
+    assert_contains(title, " UTC  driver 580.00  CUDA 13.0  ");
     let lines = without_host(&printed);
     let (gpus, runs) = lines.split_once("run ").unwrap();
     let expected = "\

@@ -22,10 +22,6 @@ pub use writer::EventWriter;
 /// One line of a run's event log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "readers and writers hold one event at a time"
-)]
 pub enum Event {
     /// A run starts.
     Run(RunStarted),

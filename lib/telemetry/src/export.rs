@@ -158,9 +158,9 @@ fn waits(run: &RunStatus) -> Vec<Value> {
     let bounds = WAIT_EDGES_MS.into_iter().map(Some).chain([None]);
     let buckets = total.waits.iter().zip(bounds).map(|(batches, bound_ms)| {
         count += batches;
-        let bound_s = bound_ms.map(|bound_ms| (bound_ms / 1000.0).to_string());
-        let bound_s = bound_s.unwrap_or_else(|| "+Inf".to_owned());
-        ("_bucket", vec![("le", Some(bound_s))], Some(count as f64))
+        let seconds = bound_ms.map(|bound_ms| (bound_ms / 1000.0).to_string());
+        let seconds = seconds.unwrap_or_else(|| "+Inf".to_owned());
+        ("_bucket", vec![("le", Some(seconds))], Some(count as f64))
     });
     let mut values: Vec<Value> = buckets.collect();
     values.push(("_sum", Labels::new(), Some(wait.ms / 1000.0)));

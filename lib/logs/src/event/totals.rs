@@ -220,7 +220,7 @@ mod tests {
             ..BatchDone::default()
         }));
         assert_eq!(total.waits, [1, 2, 1, 0, 0, 0, 0, 1, 2]);
-        assert_eq!(total.stages["wait"].max_ms, 1e9);
+        assert_eq!(total.stages["wait"].max_ms.to_bits(), 1e9_f64.to_bits());
     }
 
     #[test]

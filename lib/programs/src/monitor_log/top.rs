@@ -8,7 +8,6 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, print};
-use ratatui::crossterm::terminal;
 
 use super::args::TopArgs;
 use super::monitor::{Monitor, Snapshot};
@@ -39,11 +38,5 @@ fn printed(args: &TopArgs, snapshot: &Snapshot) -> Vec<u8> {
         let json = serde_json::to_string(snapshot).expect("numbers and texts");
         return (json + "\n").into_bytes();
     }
-    let is_terminal = io::stdout().is_terminal();
-    let size = is_terminal.then(terminal::size).and_then(Result::ok);
-    let width = match size {
-        Some((width @ 1.., _)) => width.into(),
-        _ => view::WIDE,
-    };
-    view::printed(snapshot, width).into_bytes()
+    view::printed(snapshot).into_bytes()
 }

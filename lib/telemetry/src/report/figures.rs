@@ -97,7 +97,7 @@ impl GpuFigures {
 
 /// A value, summed over time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sum {
+struct Weighted {
     /// The time that the values stand for, in microseconds.
     us: i64,
     /// The values, each times its microseconds.
@@ -105,7 +105,7 @@ struct Sum {
     max: f64,
 }
 
-impl Sum {
+impl Weighted {
     fn add(&mut self, value: f64, us: i64) {
         self.us = self.us.saturating_add(us);
         self.sum += value * us as f64;
@@ -131,8 +131,8 @@ pub(super) struct GpuSums {
     /// The time that readings stand for.
     pub(super) us: i64,
     /// Power by the energy counter, or else by the reading.
-    power_w: Sum,
-    named: BTreeMap<&'static str, Sum>,
+    power_w: Weighted,
+    named: BTreeMap<&'static str, Weighted>,
 }
 
 impl GpuSums {

@@ -24,7 +24,7 @@ use super::run::{RunSummary, number};
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
     /// The attempts at each run.
-    runs: Vec<Vec<Attempt>>,
+    attempts_of: Vec<Vec<Attempt>>,
     /// For each name, the run and the attempt that had it last.
     places: HashMap<String, (usize, usize)>,
     /// For each job, its last run.
@@ -40,13 +40,14 @@ impl Runs {
     pub fn add(&mut self, event: &Event) {
         let Some(run) = event.run() else { return };
         let known = self.places.get(run).copied();
-        let known = known.filter(|&(count, attempt)| !self.runs[count][attempt].is_other(event));
+        let known =
+            known.filter(|&(count, attempt)| !self.attempts_of[count][attempt].is_other(event));
         let (count, attempt) = known.unwrap_or_else(|| {
             let place = self.new_place(run, event);
             self.places.insert(run.to_owned(), place);
             place
         });
-        self.runs[count][attempt].add(event);
+        self.attempts_of[count][attempt].add(event);
         if let Event::Run(started) = event
             && let Some(job) = &started.job
         {
@@ -63,25 +64,26 @@ impl Runs {
         let last = job.and_then(|job| Some((job, *self.jobs.get(job)?)));
         // A copy of a log that was read before another one with its name.
         if let (Some((_, position)), Event::Run(started)) = (last, event) {
-            let mut known = self.runs[position].iter();
+            let mut known = self.attempts_of[position].iter();
             if let Some(attempt) = known.position(|known| known.setup == *started) {
                 return (position, attempt);
             }
         }
-        let unfinished = last.filter(|&(job, position)| is_unfinished(&self.runs[position], job));
+        let unfinished =
+            last.filter(|&(job, position)| is_unfinished(&self.attempts_of[position], job));
         let unfinished = unfinished.map(|(_, position)| position);
         let position = unfinished.unwrap_or_else(|| {
-            self.runs.push(Vec::new());
-            self.runs.len() - 1
+            self.attempts_of.push(Vec::new());
+            self.attempts_of.len() - 1
         });
-        let attempts = &mut self.runs[position];
+        let attempts = &mut self.attempts_of[position];
         attempts.push(Attempt::new(run, &self.log));
         (position, attempts.len() - 1)
     }
 
     /// Returns all attempts with the positions of their runs.
     pub(super) fn attempts(&self) -> impl Iterator<Item = (usize, &Attempt)> {
-        let runs = self.runs.iter().enumerate();
+        let runs = self.attempts_of.iter().enumerate();
         runs.flat_map(|(position, attempts)| {
             attempts.iter().map(move |attempt| (position, attempt))
         })
@@ -89,7 +91,7 @@ impl Runs {
 
     /// Returns the runs, in the order of their first events.
     pub fn finish(self) -> Vec<RunSummary> {
-        let runs = self.runs.iter();
+        let runs = self.attempts_of.iter();
         let runs = runs.map(|attempts| RunSummary::new(attempts, self.peak_tflops));
         let mut runs: Vec<RunSummary> = runs.collect();
         number(&mut runs);

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::mem;
 
+use plmkit_contract::one_line;
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric, Tier};
 use plmkit_page::short;
@@ -14,51 +15,51 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::super::monitor::Snapshot;
-use super::table::{Row, fitting, table};
+use super::table::{Row, joined, table};
 
-/// The columns of an ordinary terminal. A narrower one has neither MiB, nor details of runs, nor processes.
-pub(super) const WIDE: usize = 80;
+/// The longest name of a run, in characters.
+const MAX_NAME: usize = 40;
 
 /// Draws a snapshot. The last line has the key that quits, and the last message.
 pub(super) fn draw(frame: &mut Frame, snapshot: Option<&Snapshot>, note: Option<&str>) {
     let area = frame.area();
-    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    let height = usize::from(area.height);
     let mut lines = match snapshot {
-        Some(snapshot) => lines(snapshot, width, height.saturating_sub(1)),
+        Some(snapshot) => lines(snapshot, height.saturating_sub(1)),
         None => vec![Line::from("monitor-log top: looking for GPUs")],
     };
     lines.resize(height.saturating_sub(1), Line::default());
     let note = note.map(|note| note.to_owned().yellow());
     let last = ["q quit".dim()].into_iter().chain(note).collect();
-    lines.extend(table("<~", vec![last], width));
+    lines.push(joined(last));
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Returns a snapshot as text of `width` columns.
-pub(super) fn printed(snapshot: &Snapshot, width: usize) -> String {
-    let lines = lines(snapshot, width, usize::MAX);
+/// Returns a snapshot as text.
+pub(super) fn printed(snapshot: &Snapshot) -> String {
+    let lines = lines(snapshot, usize::MAX);
     let text = lines
         .iter()
         .map(|line| line.to_string().trim_end().to_owned() + "\n");
     text.collect()
 }
 
-/// Returns the lines of a snapshot, at most `height` of `width` columns.
-fn lines(snapshot: &Snapshot, width: usize, height: usize) -> Vec<Line<'static>> {
+/// Returns the lines of a snapshot, at most `height`.
+fn lines(snapshot: &Snapshot, height: usize) -> Vec<Line<'static>> {
     let parts = [
-        gpus(snapshot, width),
-        runs(&snapshot.runs, &snapshot.rows, width),
-        processes(snapshot, width),
+        gpus(snapshot),
+        runs(&snapshot.runs, &snapshot.rows),
+        processes(snapshot),
     ];
     let all = parts.concat();
     let shown = all.len().min(height.saturating_sub(1));
-    let mut lines = vec![title(snapshot, all.len() - shown, width)];
+    let mut lines = vec![title(snapshot, all.len() - shown)];
     lines.extend(all.into_iter().take(shown));
     lines
 }
 
 /// Returns machine, time, what is not shown, the versions of the driver, and the GPUs by their names.
-fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
+fn title(snapshot: &Snapshot, hidden: usize) -> Line<'static> {
     let time = Some(snapshot.time.format("%T UTC"));
     let hidden = (hidden > 0).then(|| format!("+ {hidden} rows"));
     let gpus = snapshot.rows.iter().filter(|row| !row.is_instance());
@@ -81,16 +82,16 @@ fn title(snapshot: &Snapshot, hidden: usize, width: usize) -> Line<'static> {
         version("CUDA", &versions.cuda_version).map(Span::from),
         Some(models.into()),
     ];
-    fitting(cells.into_iter().flatten().collect(), width)
+    joined(cells.into_iter().flatten().collect())
 }
 
 /// Returns a line for each GPU and instance.
-fn gpus(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
+fn gpus(snapshot: &Snapshot) -> Vec<Line<'static>> {
     let rows = snapshot.rows.iter().map(|row| {
         let tiers = snapshot.runs.iter().filter_map(|run| run.gpu_tier(row));
         gpu(row, tier_style(tiers.max()))
     });
-    table("<>>>><>", rows.collect(), width)
+    table("<>>>><>", rows.collect())
 }
 
 /// Returns the columns of a GPU or an instance.
@@ -198,14 +199,14 @@ fn memory_share(row: &GpuSample) -> Option<f64> {
 }
 
 /// Returns a heading and a line for each process; nothing without processes.
-fn processes(snapshot: &Snapshot, width: usize) -> Vec<Line<'static>> {
-    if snapshot.processes.is_empty() || width < WIDE {
+fn processes(snapshot: &Snapshot) -> Vec<Line<'static>> {
+    if snapshot.processes.is_empty() {
         return Vec::new();
     }
     let heading = ["gpu", "pid", "memory", "busy", "command"];
     let all = [heading.map(Span::from).to_vec()].into_iter();
     let all = all.chain(snapshot.processes.iter().map(process));
-    let mut lines = table("<>>>~", all.collect(), width);
+    let mut lines = table("<>>><", all.collect());
     lines[0] = mem::take(&mut lines[0]).underlined();
     lines
 }
@@ -222,7 +223,7 @@ fn process(process: &ProcessStatus) -> Row {
 }
 
 /// Returns a heading, and a line or two for each run; nothing without runs.
-fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'static>> {
+fn runs(runs: &[RunStatus], rows: &[GpuSample]) -> Vec<Line<'static>> {
     if runs.is_empty() {
         return Vec::new();
     }
@@ -234,7 +235,7 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
             RunState::Silent | RunState::Gone | RunState::Failed => Color::Red,
         };
         let tier = run.idle_tier();
-        let told = tier.filter(|tier| *tier > Tier::None && width >= WIDE);
+        let told = tier.filter(|tier| *tier > Tier::None);
         let told = told.map_or_else(String::new, |tier| format!(" {tier}"));
         let state = match run.state {
             RunState::Silent => format!("no news for {}", duration(run.silence_s)),
@@ -242,7 +243,7 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
         };
         let recent = run.recent.tokens_per_s;
         vec![
-            run.summary.name.clone().into(),
+            one_line(&run.summary.name, MAX_NAME).into(),
             state.fg(color),
             percent(run.progress.share).into(),
             or_dash(recent.or(run.summary.throughput.tokens_per_s).map(short)).into(),
@@ -252,11 +253,11 @@ fn runs(runs: &[RunStatus], rows: &[GpuSample], width: usize) -> Vec<Line<'stati
         ]
     });
     let all = [heading.map(Span::from).to_vec()].into_iter().chain(all);
-    let mut table = table("^<>><<>", all.collect(), width).into_iter();
+    let mut table = table("<<>><<>", all.collect()).into_iter();
     let mut lines: Vec<Line> = table.next().map(Stylize::underlined).into_iter().collect();
     for (line, run) in table.zip(runs) {
         lines.push(line);
-        lines.extend((width >= WIDE).then(|| fitting(details(run), width)));
+        lines.push(joined(details(run)));
     }
     lines
 }
