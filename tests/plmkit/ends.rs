@@ -167,10 +167,6 @@ fn an_input_that_is_no_file_is_refused() {
                 66,
             ),
             (
-                format!("monitor-log report --events whole/a/logs --baseline {input} --out r.json"),
-                66,
-            ),
-            (
                 format!(
                     "pack-batches whole/a/shards/shard-00000.parquet --out b.arrow --batch-size {input}"
                 ),
