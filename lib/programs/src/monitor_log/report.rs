@@ -5,7 +5,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{
-    Exit, Fault, NamedPath, files_of, keep_all_but_reports, keep_apart, lists_of, print,
+    Exit, Fault, NamedPath, ensure_distinct, ensure_reports, files_of, lists_of, print,
 };
 use plmkit_contract::{Failure, path_text};
 use plmkit_logs::event::EventLines;
