@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use chrono::DateTime;
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::{BatchDone, Event, RunDone, RunStarted, Totals, is_run_id};
+use plmkit_logs::event::{BatchDone, Event, Outcome, RunDone, RunStarted, Totals, is_run_id};
 
 use super::bins::Bins;
 use super::moments::{extend, micros, time_of_day_us};
@@ -65,7 +65,10 @@ impl Attempt {
             }
             Event::Batch(batch) => self.add_batch(batch),
             Event::Done(done) => {
-                (self.elapsed_s, self.cpu_s) = (Some(done.elapsed_s), done.cpu_s);
+                // A stop cuts off a batch that is computed: its time is not idle, and nobody knows its tokens.
+                if done.outcome != Outcome::Stopped {
+                    (self.elapsed_s, self.cpu_s) = (Some(done.elapsed_s), done.cpu_s);
+                }
                 self.total = done.total.clone().unwrap_or(mem::take(&mut self.total));
                 self.done = Some(done.clone());
             }

@@ -5,7 +5,7 @@ mod hostile;
 
 use std::ops::Range;
 
-use plmkit_logs::event::{Event, RunStarted};
+use plmkit_logs::event::{Event, Outcome, RunStarted};
 use plmkit_logs::{GpuSample, Throttle, Timestamp};
 
 use super::{FindingKind, Report, RunSummary, Tier};
@@ -117,6 +117,18 @@ fn runs_of_two_machines_have_the_samples_of_their_own_gpus() {
         let (mean, _, samples) = figures(&runs[1]);
         let busy_samples = mean.map(|mean| (mean * 60.0).round());
         assert_eq!((busy_samples, samples), (utilization, count));
+    }
+}
+
+#[test]
+fn the_batch_that_a_stop_cut_off_is_no_idle_time() {
+    for (outcome, expected) in [(Outcome::Stopped, 60.0), (Outcome::Failed, 90.0)] {
+        let mut events = STEADY.run("r", "GPU-0", 100);
+        let Some(Event::Done(done)) = events.last_mut() else {
+            unreachable!("a run has an end");
+        };
+        (done.outcome, done.elapsed_s) = (outcome, 90.0);
+        assert_eq!(joined(&events, &[])[0].elapsed_s, Some(expected));
     }
 }
 
