@@ -5,7 +5,7 @@ mod open;
 mod samples;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf, absolute};
+use std::path::{Path, PathBuf};
 
 use plmkit_check::{CheckOutcome, length_bin};
 use plmkit_cli::{Common, Exit, Fault, Stop, ensure_reports, file};
@@ -88,17 +88,7 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     }
     add_to(&mut page, &runs);
     lists::add(&mut page, &samples, &truncated, &rejected);
-    let place = if place == out {
-        absolute(place)
-    } else {
-        Ok(place.to_owned())
-    };
-    open::add(
-        &mut page,
-        &place.unwrap_or_default(),
-        (out, &samples),
-        map.as_ref(),
-    );
+    open::add(&mut page, place, (out, &samples), map.as_ref());
     Ok(write_report(&out.join(PAGE), &page.finish())?)
 }
 

@@ -40,9 +40,9 @@ fn a_run_has_one_page_that_tells_all_of_its_samples() {
         "<td>none</td><td><span class=\"badge fair\">empty</span></td>",
         "<td>long&lt;b&gt;</td><td class=\"number\">41</td><td class=\"number\">1,800</td>",
         "truncated beyond 1022 residues</text>",
-        "/results&quot;)",
-        "FROM &#39;/",
-        "/results/*/embeddings/*.parquet&#39;",
+        "Paths begin in the folder where the run was started.",
+        "plmkit.read(&quot;results&quot;)",
+        "FROM &#39;results/*/embeddings/*.parquet&#39;",
         "<li>mean_4 (64 values of f32 for each protein)</li>",
     ] {
         assert!(page.contains(part), "{part}");

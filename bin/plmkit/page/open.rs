@@ -48,6 +48,9 @@ pub(super) fn add(
         (place.join(name), place.join(name))
     };
     let [out, files] = [out, samples.join("embeddings/*.parquet")].map(|path| path_text(&path));
+    if place.is_relative() {
+        page.paragraph("Paths begin in the folder where the run was started.");
+    }
     let columns = report.listed.columns.iter().map(shown);
     page.list(columns);
     let first = report.listed.columns.first();
