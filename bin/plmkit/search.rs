@@ -98,7 +98,7 @@ impl SearchArgs {
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
         let (inputs, mut samples) = ([("the queries", &*self.queries)], Vec::new());
         for results in &self.results {
-            let opened = open(results, &inputs, (&outputs, earlier_hits(format)), stop)?;
+            let opened = open(results, &inputs, (&outputs, &[earlier_hits(format)]), stop)?;
             samples.extend(opened.into_samples());
         }
         let targets = Dataset::from_samples(&self.results[0], samples)?;

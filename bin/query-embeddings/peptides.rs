@@ -1,7 +1,6 @@
 //! `query-embeddings peptides`.
 
 use std::path::PathBuf;
-use std::str::Lines;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
@@ -43,24 +42,26 @@ impl PeptidesArgs {
         let format = format_of_table(self.format, &self.out, PlaceFormat::Gff)?;
         let ids = self.asked.read(stop)?;
         let outputs = &[("--out", &*self.out)];
-        // Each line of these is one of plmkit's; of BED, the strand is the last of six columns.
         let own = match format {
-            PlaceFormat::Gff => Replaceable::Like(None, |text| {
-                let mut lines = lines(text).filter(|line| !line.starts_with('#'));
-                lines.all(|line| line.contains("\tplmkit\tORF\t"))
+            PlaceFormat::Gff => Replaceable::Lines(None, |_, line| {
+                let is_feature =
+                    || line.contains("\tplmkit\tORF\t") && line.matches(';').count() == 1;
+                line == "##gff-version 3" || is_feature()
             }),
-            PlaceFormat::Bed => Replaceable::Like(None, |text| {
-                lines(text).all(|line| line.split('\t').count() == 6 && line.ends_with(['+', '-']))
+            PlaceFormat::Bed => Replaceable::Lines(None, |_, line| {
+                let is_end = line.ends_with("\t0\t+") || line.ends_with("\t0\t-");
+                line.split('\t').count() == 6 && is_end
             }),
-            PlaceFormat::Fasta => Replaceable::Like(Some(FileKind::Fasta), |text| {
-                let mut headers = lines(text).filter(|line| line.starts_with('>'));
-                headers.all(|line| line.ends_with("(+)") || line.ends_with("(-)"))
+            PlaceFormat::Fasta => Replaceable::Lines(Some(FileKind::Fasta), |first, line| {
+                let is_residues =
+                    !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_uppercase());
+                first.starts_with('>') && (is_residues || is_header(line))
             }),
         };
         let opened = open(
             &self.dataset,
             &self.asked.files.paths(),
-            (outputs, own),
+            (outputs, &[own]),
             stop,
         )?;
         let ids = ids.resolve(&opened, stop)?;
@@ -78,7 +79,17 @@ impl PeptidesArgs {
     }
 }
 
-/// The lines of a text; of other bytes, one that is nobody's.
-fn lines(text: &[u8]) -> Lines<'_> {
-    str::from_utf8(text).unwrap_or(">").lines()
+/// Whether a line is the header of a peptide, such as `>k141_1_-2_4_9 k141_1:4-9(-)`.
+fn is_header(line: &str) -> bool {
+    let parts = line
+        .strip_prefix('>')
+        .and_then(|header| header.split_once(' '));
+    parts.is_some_and(|(id, place)| {
+        let contig = place.rsplit_once(':').map_or(place, |(contig, _)| contig);
+        let is_end = place.ends_with("(+)") || place.ends_with("(-)");
+        is_end
+            && id
+                .strip_prefix(contig)
+                .is_some_and(|rest| rest.starts_with('_'))
+    })
 }

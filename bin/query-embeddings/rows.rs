@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Fault, NamedPath, Stop, ensure_same_kind};
+use plmkit_cli::{Fault, NamedPath, Stop};
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
-use plmkit_store::{FileKind, Replaceable};
+use plmkit_store::{FileKind, Replaceable, has_as_many};
 
 use crate::ids::warn_of_several;
 use crate::open;
@@ -36,21 +36,20 @@ pub(crate) fn write(
     let outputs = &outputs[..if is_matrix { 2 } else { 1 }];
     let own = match config.format {
         RowFormat::Parquet => Replaceable::Whole(FileKind::Embeddings),
-        // No id has a blank.
-        RowFormat::Npy => Replaceable::Like(None, |text| {
-            let is_blank = |byte: &u8| b" \t".contains(byte);
-            text.starts_with(b"\x93NUMPY")
-                || str::from_utf8(text).is_ok() && !text.iter().any(is_blank)
-        }),
-        RowFormat::Tsv | RowFormat::Csv => Replaceable::Like(None, |text| {
-            text.starts_with(b"ordinal\tid\tstart\t") || text.starts_with(b"ordinal,id,start,")
+        RowFormat::Npy => Replaceable::Starts(b"\x93NUMPY"),
+        // The last columns are the values of a vector.
+        RowFormat::Tsv | RowFormat::Csv => Replaceable::Lines(None, |first, line| {
+            let is_own = ["ordinal\tid\tstart\t", "ordinal,id,start,"];
+            let is_own = is_own.iter().any(|start| first.starts_with(start));
+            is_own
+                && first.ends_with(|last: char| last.is_ascii_digit())
+                && has_as_many(first, line)
         }),
     };
-    let opened = open(dataset, others, (outputs, own), stop)?;
-    if is_matrix {
-        let is_matrix = |text: &[u8]| text.starts_with(b"\x93NUMPY");
-        ensure_same_kind(&outputs[..1], Replaceable::Like(None, is_matrix))?;
-    }
+    // No id has a blank.
+    let is_id = |_: &str, line: &str| !line.contains(char::is_whitespace);
+    let own = [own, Replaceable::Lines(None, is_id)];
+    let opened = open(dataset, others, (outputs, &own), stop)?;
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);

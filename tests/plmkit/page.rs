@@ -40,7 +40,7 @@ fn a_run_has_one_page_that_tells_all_of_its_samples() {
         "<td>none</td><td><span class=\"badge fair\">empty</span></td>",
         "<td>long&lt;b&gt;</td><td class=\"number\">41</td><td class=\"number\">1,800</td>",
         "truncated beyond 1022 residues</text>",
-        "Paths begin in the folder where the run was started.",
+        "Relative paths are as they were given when this page was made.",
         "plmkit.read(&quot;results&quot;)",
         "FROM &#39;results/*/embeddings/*.parquet&#39;",
         "<li>mean_4 (64 values of f32 for each protein)</li>",
@@ -142,7 +142,7 @@ fn a_page_tells_what_is_wrong() {
     for part in [
         "0 of 1 sample passed",
         "b: the validation failed",
-        "Once all samples have passed",
+        "Once all samples in the folder have passed",
     ] {
         assert!(page.contains(part), "{part}");
     }

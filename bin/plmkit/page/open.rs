@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use plmkit_contract::{LIST_SHOWN, one_line, path_text};
+use plmkit_contract::{DATASET_FILE, LIST_SHOWN, ListedDataset, one_line, path_text};
 use plmkit_dataset::VectorMap;
 use plmkit_page::Page;
 use plmkit_programs::validate_embeddings::shown;
+use plmkit_store::read_sealed;
 
 use super::samples::PageSample;
 use crate::params::samples_with_embeddings;
@@ -25,18 +26,23 @@ pub(super) fn add(
         return;
     };
     page.heading("Open the embeddings");
-    let is_done = |sample: &PageSample| ["pass", "empty"].contains(&&*sample.line.verdict);
-    if !samples.iter().all(is_done) {
-        page.paragraph("Once all samples have passed, this says how: until then, readers would mix sound rows with others.");
-        return;
-    }
     // One sample has a folder of its own.
     let several = samples.len() > 1;
     let mut others = samples_with_embeddings(out);
     for sample in samples {
         others.remove(&sample.line.name);
     }
-    if several && !others.is_empty() {
+    others.retain(|_| several);
+    let has_passed = |name: &String| {
+        let listed = read_sealed::<ListedDataset>(&out.join(name).join(DATASET_FILE));
+        listed.is_ok_and(|listed| listed.passed())
+    };
+    let is_done = |sample: &PageSample| ["pass", "empty"].contains(&&*sample.line.verdict);
+    if !samples.iter().all(is_done) || !others.iter().all(has_passed) {
+        page.paragraph("Once all samples in the folder have passed, also those of earlier runs, this says how: until then, readers would mix sound rows with others.");
+        return;
+    }
+    if !others.is_empty() {
         let names = one_line(&Vec::from_iter(others).join(" "), LIST_SHOWN);
         page.paragraph(&format!(
             "Samples of earlier runs are in the folder, too, and these lines read them: {names}"
@@ -49,7 +55,7 @@ pub(super) fn add(
     };
     let [out, files] = [out, samples.join("embeddings/*.parquet")].map(|path| path_text(&path));
     if place.is_relative() {
-        page.paragraph("Paths begin in the folder where the run was started.");
+        page.paragraph("Relative paths are as they were given when this page was made.");
     }
     let columns = report.listed.columns.iter().map(shown);
     page.list(columns);

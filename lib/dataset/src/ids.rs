@@ -1,6 +1,6 @@
 //! Ids that are asked for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
@@ -87,15 +87,17 @@ impl AskedIds {
         Ok(ids)
     }
 
-    /// Finds what those ids name that no row has. Only if there are such, all ids are read.
+    /// Finds what the ids name. Only if some are no ids of rows, all ids are read.
     pub fn named(&self, dataset: &Dataset, stop: &Stop) -> Result<ShortIds, DatasetError> {
         let keys = || Merge::new(&dataset.parts, [], stop);
         let mut exact = keys().of_ids(self);
         while exact.next_rows()?.is_some() {}
         // What has a bar is no short id.
-        let left: Vec<&String> = self.with(0).filter(|id| !id.contains('|')).collect();
-        let mut named = ShortIds::new(left.iter().map(|id| id.as_str()));
-        if left.is_empty() {
+        let mut named = ShortIds::new(self.in_order().iter().map(|id| id.as_str()));
+        let left: BTreeSet<&String> = self.with(0).collect();
+        let found = self.in_order().iter().filter(|id| !left.contains(id));
+        found.for_each(|id| named.see(id));
+        if left.iter().all(|id| id.contains('|')) {
             return Ok(named);
         }
         let mut keys = keys();

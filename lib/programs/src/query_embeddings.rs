@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
+use std::slice;
 use std::str::FromStr;
 use std::thread::available_parallelism;
 
@@ -14,17 +15,17 @@ use plmkit_dataset::{
     Dataset, DatasetError, HIT_COLUMNS, Metric, NeighboursConfig, Plan, check_outside, has_shards,
     neighbours,
 };
-use plmkit_store::{FileKind, Replaceable, TableFormat, is_table};
+use plmkit_store::{FileKind, Replaceable, TableFormat, is_line_of};
 
 /// Opens a dataset whose validation has passed, or those of the samples in a folder of results, of which no file is an output. No output
-/// is one of the other `inputs`, or replaces a file that is not its own kind.
+/// is one of the other `inputs`, or replaces a file that is not its `own` kind.
 ///
 /// # Errors
 /// The dataset cannot be opened, or an output is none of its own.
 pub fn open(
     dataset: &Path,
     inputs: &[NamedPath],
-    (outputs, own): (&[NamedPath], Replaceable),
+    (outputs, own): (&[NamedPath], &[Replaceable]),
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
     ensure_no_stream(outputs)?;
@@ -37,7 +38,9 @@ pub fn open(
         let mut samples = opened.samples().iter();
         samples.try_for_each(|sample| check_outside(output, &sample.path))?;
     }
-    ensure_same_kind(outputs, own)?;
+    for (output, own) in outputs.iter().zip(own) {
+        ensure_same_kind(slice::from_ref(output), *own)?;
+    }
     Ok(opened)
 }
 
@@ -89,7 +92,7 @@ pub fn earlier_hits(format: TableFormat) -> Replaceable<'static> {
     match format {
         TableFormat::Parquet => Replaceable::Whole(FileKind::Hits),
         TableFormat::Tsv | TableFormat::Csv => {
-            Replaceable::Like(None, |text| is_table(text, &HIT_COLUMNS))
+            Replaceable::Lines(None, |first, line| is_line_of(&HIT_COLUMNS, first, line))
         }
     }
 }

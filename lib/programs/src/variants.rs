@@ -14,7 +14,7 @@ pub type Read<'a> = (&'a Path, &'a Table);
 pub type Scores = Vec<Result<f64, Unscored>>;
 
 /// What a table may replace: text. Whether it has the same columns, [`TableArgs::output`] tells.
-pub const EARLIER: Replaceable<'static> = Replaceable::Like(None, |text| text.ends_with(b"\n"));
+pub const EARLIER: Replaceable<'static> = Replaceable::Lines(None, |_, _| true);
 
 /// How a table of variants is read and written.
 #[derive(Debug, clap::Args)]

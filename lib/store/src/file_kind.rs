@@ -1,7 +1,7 @@
 //! Detects the kind of a file: for the message about an unexpected one, and for what an output may replace.
 
 use std::fs::{File, Metadata};
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -194,21 +194,29 @@ pub enum Replaceable<'a> {
     Damaged(FileKind, &'a [u8]),
     /// A file of this kind.
     Whole(FileKind),
-    /// A file of no other known kind than this, if its beginning, of whole lines if it is long, is one of such a file.
-    Like(Option<FileKind>, fn(&[u8]) -> bool),
+    /// A file of no known kind that begins with these bytes.
+    Starts(&'a [u8]),
+    /// Text of no other known kind than this, if each line may stand in such a file. The lines of a file are seen in their order, each
+    /// with the first one.
+    Lines(Option<FileKind>, fn(&str, &str) -> bool),
 }
 
-/// Whether a text is a table with no columns but some of these, the first one first, of a separator that is in no cell. Each line has as
-/// many cells.
-pub fn is_table(text: &[u8], columns: &[&str]) -> bool {
-    let text = str::from_utf8(text).unwrap_or_default();
-    let mut lines = text.lines();
-    let header = lines.next().unwrap_or_default();
-    let separator = if header.contains('\t') { '\t' } else { ',' };
-    let cells: Vec<&str> = header.split(separator).collect();
-    cells[0] == columns[0]
-        && cells.iter().all(|cell| columns.contains(cell))
-        && lines.all(|line| line.matches(separator).count() + 1 == cells.len())
+/// Whether a line is of a table whose first line has no columns but some of these, the first one first, of a separator that is in no cell.
+pub fn is_line_of(columns: &[&str], first: &str, line: &str) -> bool {
+    let separator = separator(first);
+    let mut cells = first.split(separator);
+    let begins = first.split(separator).next() == columns.first().copied();
+    begins && cells.all(|cell| columns.contains(&cell)) && has_as_many(first, line)
+}
+
+/// Whether two lines of a table have as many cells, of a separator that is in no cell.
+pub fn has_as_many(first: &str, line: &str) -> bool {
+    let separator = separator(first);
+    line.matches(separator).count() == first.matches(separator).count()
+}
+
+fn separator(first: &str) -> char {
+    if first.contains('\t') { '\t' } else { ',' }
 }
 
 impl Replaceable<'_> {
@@ -225,18 +233,26 @@ impl Replaceable<'_> {
         let is_own = match self {
             Self::Damaged(own, mark) => kind.is_none_or(|kind| kind == own) && is_marked(mark),
             Self::Whole(own) => kind == Some(own),
-            Self::Like(own, is_like) => {
-                // A line may be cut at the end of the sample.
-                let is_cut = found.len() > start.len() as u64;
-                let end = start.iter().rposition(|&byte| byte == b'\n');
-                let whole = end
-                    .filter(|_| is_cut)
-                    .map_or(&start[..], |end| &start[..=end]);
-                (kind.is_none() || kind == own) && is_like(whole)
+            Self::Starts(mark) => kind.is_none() && start.starts_with(mark),
+            Self::Lines(own, is_line) => {
+                (kind.is_none() || kind == own) && all_lines(path, is_line).unwrap_or(false)
             }
         };
         is_own && !has_name_of_data(path)
     }
+}
+
+/// Whether all lines of a file are such lines, of UTF-8.
+fn all_lines(path: &Path, is_line: fn(&str, &str) -> bool) -> io::Result<bool> {
+    let mut first = None;
+    for line in BufReader::new(File::open(path)?).lines() {
+        let line = line?;
+        let first = first.get_or_insert_with(|| line.clone());
+        if !is_line(first, &line) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// What is at `path`, if it is a file, and none that a stream is redirected to.
@@ -291,11 +307,12 @@ mod tests {
     fn a_file_replaces_its_own_kind_and_a_report_reports_alone() {
         let folder = tempfile::tempdir().expect("temp folder");
         let path = folder.path().join("r");
-        let columns = |text: &[u8]| is_table(text, &["query", "target", "rank"]);
-        let hits = Replaceable::Like(None, columns);
+        let is_line =
+            |first: &str, line: &str| is_line_of(&["query", "target", "rank"], first, line);
+        let hits = Replaceable::Lines(None, is_line);
         let fasta = Replaceable::Whole(FileKind::Fasta);
         let batches = Replaceable::Damaged(FileKind::Batches, b"ARROW1");
-        let matrix = Replaceable::Like(None, |text| text.starts_with(b"NUMPY"));
+        let matrix = Replaceable::Starts(b"NUMPY");
         for (text, replacing) in [
             (&b"PAR1\0\0"[..], ""),
             (b"PAR1\x15\0PAR1", ""),

@@ -43,7 +43,7 @@ pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
 pub use existing::{identify, verify, verify_file};
 pub use external::ExternalParquet;
-pub use file_kind::{FileKind, Replaceable, is_report_or_free, is_table};
+pub use file_kind::{FileKind, Replaceable, has_as_many, is_line_of, is_report_or_free};
 pub use folder::{files_in, sync_folder, visible_in};
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
 pub use id_values::{IdValue, read_id_values};

@@ -39,6 +39,7 @@ impl Table {
         [column, ids]: [Option<&str>; 2],
         only: Option<&str>,
     ) -> Result<Self, String> {
+        let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
         let (mut start, mut before) = (0, 0);
         while text[start..].starts_with(b"##") {
             let end = text[start..].iter().position(|&byte| byte == b'\n');
@@ -87,7 +88,8 @@ impl Table {
         for record in records {
             let (line, record) = record?;
             let value = record[variants].trim().to_owned();
-            let id = id.map(|place| record[place].trim()).or(only);
+            let id = id.map(|place| record[place].trim());
+            let id = id.filter(|id| !id.is_empty()).or(only);
             let id = id.or_else(|| accession(&value)).map(str::to_owned);
             has_ids |= id.is_some();
             let mut variant = value.parse();

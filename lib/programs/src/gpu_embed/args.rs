@@ -366,7 +366,7 @@ fn ensure_files_distinct(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> 
         return Ok(());
     }
     let own = if args.probe {
-        Replaceable::Like(None, |text| text.starts_with(b"{\n  \"contract\": "))
+        Replaceable::Starts(b"{\n  \"contract\": ")
     } else {
         Replaceable::Damaged(FileKind::Embeddings, b"PAR1")
     };
