@@ -93,7 +93,7 @@ impl AskedIds {
         let mut exact = keys().of_ids(self);
         while exact.next_rows()?.is_some() {}
         // What has a bar is no short id.
-        let mut named = ShortIds::new(self.in_order().iter().map(|id| id.as_str()));
+        let mut named = ShortIds::new(self.in_order().iter().map(String::as_str));
         let left: BTreeSet<&String> = self.with(0).collect();
         let found = self.in_order().iter().filter(|id| !left.contains(id));
         found.for_each(|id| named.see(id));
