@@ -37,6 +37,35 @@ pub(crate) fn relist(folder: &Path, entries: Value) {
 }
 
 #[test]
+fn a_table_replaces_its_like_alone() {
+    let set = Set::new();
+    dataset(&set, 3, interleaved);
+    for (line, out) in [
+        ("neighbours sample sample --top 2", "t.tsv"),
+        ("select sample --id P20", "t.csv"),
+    ] {
+        let write = |options: &str| tool(&set, &format!("{line} --out {out}{options}"));
+        succeeded(&write(""));
+        succeeded(&write(" --force"));
+        let own = fs::read_to_string(set.path(out)).expect("a table");
+        let (header, rows) = own.split_once('\n').expect("a header");
+        let separator = if out.ends_with("tsv") { "\t" } else { "," };
+        let labelled = rows.replace('\n', &format!("{separator}mine\n"));
+        for text in [
+            // Far behind the beginning.
+            format!("{own}{}my note\n", rows.repeat(1 + 100_000 / rows.len())),
+            format!("{header}{separator}label\n{labelled}"),
+            format!("query{separator}target{separator}bits\na{separator}b{separator}1\n"),
+            "{\"my\": 1}\n".to_owned(),
+        ] {
+            fs::write(set.path(out), &text).expect("write");
+            assert_failed(&write(" --force"), 73, "which nothing replaces");
+            assert!(fs::read_to_string(set.path(out)).expect("read") == text);
+        }
+    }
+}
+
+#[test]
 fn no_output_is_an_input() {
     let set = Set::new();
     let sample = dataset(&set, 3, interleaved);

@@ -194,6 +194,30 @@ fn ids_choose_and_what_is_no_list_of_peptides_is_refused() {
     assert!(few.status.success(), "{few:?}");
     let few = fs::read_to_string(folder.join("few.fa")).expect("FASTA");
     assert_eq!(few.matches('>').count(), 2);
+    assert!(peptides("--out own.gff3").status.success());
+    for (own, others) in [
+        (
+            "few.fa",
+            &[
+                "some notes\n",
+                ">mine my protein\nMKV\n",
+                ">chr1:1-9(+)\nMKV\n",
+            ][..],
+        ),
+        ("few.bed", &["chr1\t1\t9\tpeak\t960\t+\n", "some notes\n"]),
+        (
+            "own.gff3",
+            &["##gff-version 3\nc\thavana\tgene\t1\t9\t.\t+\t.\tID=g\n"],
+        ),
+    ] {
+        let again = peptides(&format!("--ids ids --force --out {own}"));
+        assert!(again.status.success(), "{again:?}");
+        for text in others {
+            fs::write(folder.join(own), text).expect("write");
+            let refused = peptides(&format!("--force --out {own}"));
+            assert_failed(&refused, 73, "which nothing replaces");
+        }
+    }
     let inside = peptides("--out results/contigs/shards/p.gff");
     assert_failed(&inside, 2, "expected a place outside");
     fs::copy(test_data("proteins.fasta"), folder.join("p.fasta")).expect("copy");
