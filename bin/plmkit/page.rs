@@ -59,8 +59,8 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     let mut problems = Vec::new();
     let samples = samples::read(out, &mut problems)?;
     let folders = samples.iter().map(|sample| out.join(&sample.line.name));
-    let logs: Vec<PathBuf> = folders.map(|folder| folder.join("logs")).collect();
-    let logs: Vec<PathBuf> = logs.into_iter().filter(|logs| logs.is_dir()).collect();
+    let logs = folders.map(|folder| folder.join("logs"));
+    let logs: Vec<PathBuf> = logs.filter(|logs| logs.is_dir()).collect();
     let runs = report_of(&logs)?;
     let datasets = open_datasets(out, &samples, &mut problems, stop);
     let truncated = lists::find_truncated(&datasets, &mut problems, stop);
@@ -162,6 +162,9 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
     for (bin, count) in reports().flat_map(|report| &report.verdict.lengths) {
         *lengths.entry(*bin).or_default() += count;
     }
+    if lengths.is_empty() {
+        return;
+    }
     let bins = lengths.into_iter();
     let bins: Vec<_> = bins.map(|(bin, count)| (length_bin(bin), count)).collect();
     let options = reports().find_map(|report| report.listed.shard_options.as_ref());
@@ -174,9 +177,6 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
         _ => "cut beyond",
     };
     let name = most.map(|most| format!("{how} {most} residues"));
-    if bins.is_empty() {
-        return;
-    }
     page.heading("Lengths").histogram(
         "Number of proteins by length in residues",
         "residues",

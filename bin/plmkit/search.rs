@@ -92,7 +92,7 @@ impl SearchArgs {
         let out = self.out.as_deref().unwrap_or(Path::new("hits.tsv"));
         let format = format_of_table(self.format, out, TableFormat::Tsv)?;
         let mut config = self.hits.config(out.to_owned(), format)?;
-        of_records(self.fasta_shard.as_deref())?;
+        let given = of_records(self.fasta_shard.as_deref())?;
         let outputs: Vec<NamedPath> = self.out.iter().map(|out| ("--out", &**out)).collect();
         let is_file = !is_stream(&self.queries);
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
@@ -119,7 +119,7 @@ impl SearchArgs {
         // A signal may end the process at once while a driver is asked, so there is no folder yet.
         let model = self.open_model(&targets, &column, stop)?;
         let folder = temporary_folder()?;
-        let exit = self.embed(model, &targets, folder.path(), stop)?;
+        let exit = self.embed(model, (&targets, given), folder.path(), stop)?;
         let queries = Dataset::open(folder.path(), Err, stop)?;
         config.out = self.out.clone().unwrap_or(folder.path().join("hits"));
         (config.column, config.no_self, config.is_fresh) = (Some(column), self.no_self, true);
@@ -200,16 +200,15 @@ impl SearchArgs {
         runs.find(is_here).map(|run| run.model)
     }
 
-    /// Embeds the queries in a folder, cut as the results were unless the command line says otherwise. Tells what became of them.
+    /// Embeds the queries in a folder, cut as the results were unless options of `fasta-shard` are `given`. Tells what became of them.
     fn embed(
         &self,
         model: Model,
-        targets: &Dataset,
+        (targets, given): (&Dataset, Vec<String>),
         to: &Path,
         stop: &Stop,
     ) -> Result<Exit, Fault> {
         let (mut session, args, of_child) = model;
-        let given = of_records(self.fasta_shard.as_deref())?;
         let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
         let samples = targets.samples().iter();
         let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());

@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn variances_that_are_nearly_equal_are_told_apart() {
-        // Independent coordinates, of which the first three differ by a thousandth.
+        // Independent random coordinates.
         let (dim, count) = (60, 500);
         let mut state = 7_u64;
         let mut random = || {
