@@ -24,7 +24,9 @@ macro_rules! dispatch {
                     $function::<$crate::simd::Portable>($($name),*)
                 },
                 $crate::Isa::Avx2 | $crate::Isa::AvxVnni => unsafe { avx2($($name),*) },
-                $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 => unsafe { avx512($($name),*) },
+                $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 | $crate::Isa::Amx => unsafe {
+                    avx512($($name),*)
+                },
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

@@ -32,6 +32,8 @@ pub enum Isa {
     Avx512Vnni,
     /// [`Avx512Vnni`](Self::Avx512Vnni) with AVX512-BF16: dot products of bfloat16.
     Avx512Bf16,
+    /// [`Avx512Bf16`](Self::Avx512Bf16) with AMX: products of tiles of bfloat16 and 8-bit integers.
+    Amx,
 }
 
 impl Isa {
@@ -68,6 +70,7 @@ impl Isa {
             Self::Avx512Bf16 => {
                 Self::Avx512Vnni.is_available() && is_x86_feature_detected!("avx512bf16")
             }
+            Self::Amx => Self::Avx512Bf16.is_available() && crate::amx::is_available(),
         }
     }
 
@@ -91,6 +94,6 @@ impl Isa {
 
     /// Whether the instruction set multiplies bfloat16.
     pub fn has_bf16(self) -> bool {
-        self == Self::Avx512Bf16
+        matches!(self, Self::Avx512Bf16 | Self::Amx)
     }
 }

@@ -25,6 +25,7 @@
 )]
 
 mod activation;
+mod amx;
 mod aligned;
 mod attention;
 mod columns;

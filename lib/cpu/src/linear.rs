@@ -5,6 +5,7 @@ mod f32;
 mod int8;
 mod pack;
 mod product;
+mod tiles;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::dispatch::dispatch;
@@ -67,7 +68,7 @@ impl Converted {
     pub fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         match weights.panels {
             Panels::F32(_) => Ok(()),
-            Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.inputs, rows)),
+            Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.isa, weights.inputs, rows)),
             Panels::Int8(_) => self.int8.grow(weights, rows),
         }
     }
@@ -94,7 +95,7 @@ impl Weights {
                     assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
                     Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?)
                 }
-                Dtype::Int8 => Panels::Int8(int8::Panels::zeros(padded, inputs)?),
+                Dtype::Int8 => Panels::Int8(int8::Panels::zeros(isa, padded, inputs)?),
                 Dtype::F16 => panic!("no CPU kernel multiplies f16"),
             },
             bias: padded_bias,
@@ -249,7 +250,7 @@ fn columns(isa: Isa) -> usize {
     VECTORS
         * match isa {
             Isa::Portable | Isa::Avx2 | Isa::AvxVnni => 8,
-            Isa::Avx512 | Isa::Avx512Vnni | Isa::Avx512Bf16 => 16,
+            Isa::Avx512 | Isa::Avx512Vnni | Isa::Avx512Bf16 | Isa::Amx => 16,
         }
 }
 

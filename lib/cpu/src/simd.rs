@@ -10,6 +10,8 @@ mod portable;
 pub(crate) use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512;
+#[cfg(test)]
+pub(crate) use portable::Lanes;
 pub(crate) use portable::{Pair, Portable, Scalar};
 
 /// Operations on vectors of [`LANES`](Self::LANES) values.

@@ -1,6 +1,14 @@
-//! Products in bfloat16 with sums in f32, by AVX512-BF16.
+//! Products in bfloat16 with sums in f32, by AVX512-BF16 or AMX.
 
-/// Rows of a tile.
+use crate::Isa;
+use crate::amx::SIDE;
+
+/// Returns the rows of a tile.
+pub(super) fn tile_rows(isa: Isa) -> usize {
+    if isa == Isa::Amx { SIDE } else { ROWS }
+}
+
+/// Rows of a tile in registers.
 const ROWS: usize = 12;
 
 /// Returns the inputs of a row, padded to vectors of 32.
@@ -9,8 +17,8 @@ pub(super) fn padded(inputs: usize) -> usize {
 }
 
 /// Returns the values of memory for `rows` of `inputs`.
-pub(super) fn values(inputs: usize, rows: usize) -> usize {
-    super::product::room_for(rows, inputs, size_of::<u16>(), ROWS) * padded(inputs)
+pub(super) fn values(isa: Isa, inputs: usize, rows: usize) -> usize {
+    super::product::room_for(rows, inputs, size_of::<u16>(), tile_rows(isa)) * padded(inputs)
 }
 
 /// Rounds values, two in a word.
@@ -31,11 +39,13 @@ mod x86 {
     use std::ops::Range;
 
     use super::{ROWS, padded, values};
-    use crate::linear::product::{Multiplier, products};
+    use crate::amx::{Amx, SIDE, TileUnit};
+    use crate::linear::tiles::Halves;
+    use crate::linear::product::{Multiplier, Sums, products};
     use crate::linear::{Epilogue, VECTORS, Weights};
     use crate::simd::Avx512;
     use crate::tile::bf16::{round, tile};
-    use crate::{Rows, RowsMut};
+    use crate::{Isa, Rows, RowsMut};
 
     /// See [`Weights::apply`]. Without `converted`, weights are widened and products are in f32.
     pub(in crate::linear) fn apply(
@@ -48,7 +58,7 @@ mod x86 {
     ) {
         let room = converted.as_ref().map(|room| room.len());
         assert!(
-            room.is_none_or(|room| room >= values(weights.inputs, x.rows())),
+            room.is_none_or(|room| room >= values(weights.isa, weights.inputs, x.rows())),
             "there is room"
         );
         // SAFETY: weights are only packed in bfloat16 if the CPU supports it, and the shapes were checked.
@@ -69,9 +79,20 @@ mod x86 {
         let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
         unsafe {
             if let Some(converted) = converted {
+                let converted = converted.as_mut_ptr();
+                if weights.isa == Isa::Amx {
+                    let tiles = Halves {
+                        unit: Amx::start(),
+                        panels,
+                        converted,
+                        depth,
+                    };
+                    products::<Avx512, _, SIDE>(tiles, weights, x, out, epilogue);
+                    return;
+                }
                 let panels = Rounded {
                     panels,
-                    converted: converted.as_mut_ptr(),
+                    converted,
                     depth,
                 };
                 products::<Avx512, _, ROWS>(panels, weights, x, out, epilogue);
@@ -114,15 +135,14 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn tile(&self, row: usize, _rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+        unsafe fn tile(&self, row: usize, _rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<Avx512, ROWS>) {
             // Sums of rows beyond the last are not used. There is memory for a whole tile.
             let columns = VECTORS * 16;
             unsafe {
                 let a = self.converted.add(row * self.depth);
                 let b = self.panels.add(panel * columns * self.depth);
-                let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
-                tile::<ROWS, VECTORS>(&mut sums, self.depth / 2, a, self.depth, b, 2 * columns);
-                sums
+                *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                tile::<ROWS, VECTORS>(sums, self.depth / 2, a, self.depth, b, 2 * columns);
             }
         }
     }
@@ -145,10 +165,10 @@ mod x86 {
 
         /// Row by row, because its use is rare.
         #[inline(always)]
-        unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[__m512; VECTORS]; ROWS] {
+        unsafe fn tile(&self, row: usize, rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<Avx512, ROWS>) {
             unsafe {
                 let b = self.panels.add(panel * VECTORS * 16 * self.depth);
-                let mut sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
                 for (i, sums) in sums.iter_mut().enumerate().take(rows) {
                     let a = self.first.add((row + i) * self.inputs);
                     for k in 0..self.inputs {
@@ -167,7 +187,6 @@ mod x86 {
                         }
                     }
                 }
-                sums
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::VECTORS;
-use super::product::Multiplier;
+use super::product::{Multiplier, Sums};
 use crate::Rows;
 use crate::simd::Simd;
 use crate::tile::tile;
@@ -35,14 +35,14 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS] {
+    unsafe fn tile(&self, row: usize, rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<S, ROWS>) {
         let columns = VECTORS * S::LANES;
         unsafe {
             let a = self.first.add(row * self.inputs);
             let b = self.panels.as_ptr().add(panel * columns * self.inputs);
-            let mut sums = [[S::splat(0.0); VECTORS]; ROWS];
+            *sums = [[S::splat(0.0); VECTORS]; ROWS];
             if rows == ROWS {
-                tile::<S, ROWS, VECTORS>(&mut sums, self.inputs, a, self.inputs, b, columns);
+                tile::<S, ROWS, VECTORS>(sums, self.inputs, a, self.inputs, b, columns);
             } else {
                 // One by one, in the same order.
                 for (i, sums) in sums.iter_mut().enumerate().take(rows) {
@@ -52,7 +52,6 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
                     *sums = one[0];
                 }
             }
-            sums
         }
     }
 }

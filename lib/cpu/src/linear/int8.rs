@@ -5,13 +5,18 @@
 
 use std::ops::Range;
 
-use super::product::{Multiplier, products, room_for};
+use super::tiles::Bytes;
+use super::product::{Multiplier, Sums, products, room_for};
 use super::{Epilogue, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
+#[cfg(target_arch = "x86_64")]
+use crate::amx::Amx;
+use crate::amx::{TileUnit};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
 use crate::simd::Simd;
+use crate::amx::{self, SIDE};
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
@@ -59,15 +64,15 @@ fn room(weights: &Weights, rows: usize) -> [usize; 3] {
     let (inputs, form) = (weights.inputs, Form::for_isa(weights.isa));
     let rows = room_for(rows, inputs, form.bytes, form.rows);
     [
-        rows * padded(inputs) * form.bytes,
+        rows * padded(weights.isa, inputs) * form.bytes,
         rows * inputs.div_ceil(GROUP),
-        columns(weights.isa) * padded(inputs) * form.wide_bytes,
+        columns(weights.isa) * padded(weights.isa, inputs) * form.wide_bytes,
     ]
 }
 
-/// Returns the inputs of a row, padded to vectors of any instruction set.
-fn padded(inputs: usize) -> usize {
-    inputs.next_multiple_of(16)
+/// Returns the inputs of a row, padded to vectors or tiles.
+fn padded(isa: Isa, inputs: usize) -> usize {
+    inputs.next_multiple_of(if isa == Isa::Amx { amx::STEP } else { 16 })
 }
 
 /// The form of inputs and weights for an instruction set: see [`Dot`].
@@ -94,6 +99,11 @@ impl Form {
             Isa::Avx512 => Self::by::<Avx512Pairs>(12),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vnni | Isa::Avx512Bf16 => Self::by::<Vnni>(12),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Amx => Self {
+                zero_point: 0,
+                ..Self::by::<Vnni>(SIDE)
+            },
             #[cfg(not(target_arch = "x86_64"))]
             _ => unreachable!("no other CPU has it"),
         }
@@ -116,13 +126,23 @@ impl Form {
 
 impl Panels {
     /// Panels of zeros for whole panels of `outputs`.
-    pub(super) fn zeros(outputs: usize, inputs: usize) -> Result<Self, OutOfMemory> {
+    pub(super) fn zeros(isa: Isa, outputs: usize, inputs: usize) -> Result<Self, OutOfMemory> {
         let groups = inputs.div_ceil(GROUP);
         Ok(Self {
-            weights: Aligned::zeros(outputs * padded(inputs))?,
+            weights: Aligned::zeros(outputs * padded(isa, inputs))?,
             scales: Aligned::zeros(outputs * groups)?,
             compensation: Aligned::zeros(outputs * groups)?,
         })
+    }
+
+    /// Returns the weights.
+    pub(super) fn weights(&self) -> *const i8 {
+        self.weights.as_ptr()
+    }
+
+    /// Returns the scales.
+    pub(super) fn scales(&self) -> *const f32 {
+        self.scales.as_ptr()
     }
 
     /// Returns the memory of each panel.
@@ -133,7 +153,7 @@ impl Panels {
     ) -> impl Iterator<Item = PanelBuffer<'_>> {
         let (columns, zero_point) = (columns(isa), Form::for_isa(isa).zero_point);
         let groups = columns * inputs.div_ceil(GROUP);
-        let panels = self.weights.chunks_exact_mut(columns * padded(inputs));
+        let panels = self.weights.chunks_exact_mut(columns * padded(isa, inputs));
         let scales = self.scales.chunks_exact_mut(groups);
         let compensation = self.compensation.chunks_exact_mut(groups);
         let buffers = panels.zip(scales).zip(compensation);
@@ -233,6 +253,10 @@ struct Job<'a> {
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+    unsafe fn tiles(job: Job<'_>, out: &mut RowsMut<'_>) {
+        unsafe { multiply_tiles::<Amx>(job, out) }
+    }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
     unsafe fn vnni(job: Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Vnni, 12>(job, out) }
@@ -256,6 +280,7 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
             Isa::AvxVnni => avx_vnni(job, out),
             Isa::Avx512 => avx512(job, out),
             Isa::Avx512Vnni | Isa::Avx512Bf16 => vnni(job, out),
+            Isa::Amx => tiles(job, out),
         }
     }
 }
@@ -263,6 +288,18 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
     unsafe { multiply::<PortableDot, 6>(job, out) }
+}
+
+#[inline(always)]
+unsafe fn multiply_tiles<U: TileUnit>(job: Job<'_>, out: &mut RowsMut<'_>) {
+    let bytes = Bytes {
+        unit: U::start(),
+        panels: job.panels,
+        quantized: job.quantized.inputs.as_mut_ptr(),
+        scales: job.quantized.scales.as_mut_ptr(),
+        inputs: job.weights.inputs,
+    };
+    unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
 }
 
 #[inline(always)]
@@ -302,7 +339,7 @@ struct Integers<'a, D: Dot> {
 impl<D: Dot> Integers<'_, D> {
     /// Returns the bytes of a row.
     fn stride(&self) -> usize {
-        padded(self.inputs) * D::BYTES
+        padded(Isa::Portable, self.inputs) * D::BYTES
     }
 
     fn groups(&self) -> usize {
@@ -321,8 +358,10 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
                 let scales = self.scales.add(i * self.groups());
                 for (group, first) in (0..self.inputs).step_by(GROUP).enumerate() {
                     let count = GROUP.min(self.inputs - first);
+                    let to = to.add(first * D::BYTES);
+                    let store = |at, values| D::store(to.add(at * D::BYTES), values);
                     *scales.add(group) =
-                        quantize::<D>(from.add(first), count, to.add(first * D::BYTES));
+                        quantize::<D::F>(from.add(first), count, count, store);
                 }
             }
         }
@@ -330,7 +369,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
 
     #[inline(always)]
     unsafe fn load_panel(&mut self, panel: usize) {
-        let values = VECTORS * D::F::LANES * padded(self.inputs);
+        let values = VECTORS * D::F::LANES * padded(Isa::Portable, self.inputs);
         unsafe {
             let weights = self.panels.weights.as_ptr().add(panel * values);
             self.panel = D::widen(weights, values, self.room);
@@ -343,7 +382,9 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
         row: usize,
         _rows: usize,
         panel: usize,
-    ) -> [[<D::F as Simd>::V; VECTORS]; ROWS] {
+        _inputs: Range<usize>,
+        sums: &mut Sums<D::F, ROWS>,
+    ) {
         // Sums of rows beyond the last are not used. There is memory for a whole tile.
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let groups = self.groups();
@@ -356,7 +397,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
                 .compensation
                 .as_ptr()
                 .add(panel * columns * groups);
-            let mut sums = [[D::F::splat(0.0); VECTORS]; ROWS];
+            *sums = [[D::F::splat(0.0); VECTORS]; ROWS];
             for group in 0..groups {
                 let begin = group * GROUP;
                 let steps = GROUP.min(self.inputs - begin).div_ceil(D::TOGETHER);
@@ -376,29 +417,31 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
                     }
                 }
             }
-            sums
         }
     }
 }
 
-/// Converts a group of a row to integers. Returns its scale.
+/// Converts `count` values of a group of a row to integers, and stores them, with zeros up to `whole`, vector by vector. Returns their scale.
 #[inline(always)]
-unsafe fn quantize<D: Dot>(from: *const f32, count: usize, to: *mut u8) -> f32 {
-    let lanes = D::F::LANES;
+pub(super) unsafe fn quantize<S: Simd>(
+    from: *const f32,
+    count: usize,
+    whole: usize,
+    store: impl Fn(usize, S::V),
+) -> f32 {
     unsafe {
-        let mut most = D::F::splat(0.0);
-        let mut not_finite = D::F::splat(0.0);
-        for at in (0..count).step_by(lanes) {
-            let values = D::F::load_some(from.add(at), count - at);
-            most = D::F::max(most, D::F::abs(values));
+        let mut most = S::splat(0.0);
+        let mut not_finite = S::splat(0.0);
+        for at in (0..count).step_by(S::LANES) {
+            let values = S::load_some(from.add(at), count - at);
+            most = S::max(most, S::abs(values));
             // Zero, or NaN if a value is not finite.
-            not_finite = D::F::add(not_finite, D::F::sub(values, values));
+            not_finite = S::add(not_finite, S::sub(values, values));
         }
-        let (inverse, scale) = scale(D::F::largest(most) + D::F::sum(not_finite));
-        for at in (0..count).step_by(lanes) {
-            let values = D::F::load_some(from.add(at), count - at);
-            let integers = D::F::round(D::F::mul(values, D::F::splat(inverse)));
-            D::store(to.add(at * D::BYTES), integers);
+        let (inverse, scale) = scale(S::largest(most) + S::sum(not_finite));
+        for at in (0..whole).step_by(S::LANES) {
+            let values = S::load_some(from.wrapping_add(at), count.saturating_sub(at));
+            store(at, S::round(S::mul(values, S::splat(inverse))));
         }
         scale
     }

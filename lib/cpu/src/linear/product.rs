@@ -7,10 +7,15 @@ use crate::activation;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 
+/// The sums of a tile.
+pub(super) type Sums<S, const ROWS: usize> = [[<S as Simd>::V; VECTORS]; ROWS];
+
 /// Multiplies input rows by a panel of weights.
 pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// The bytes of an input value in a product.
     const BYTES: usize;
+    /// The most inputs of a product that is added to the output: more are added piece by piece, so that they stay in a core's cache.
+    const PIECE: usize = usize::MAX;
 
     /// Loads rows of `x`, converted for the product.
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
@@ -19,8 +24,9 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     #[inline(always)]
     unsafe fn load_panel(&mut self, _panel: usize) {}
 
-    /// Returns the products of a loaded panel with `rows` ≤ `ROWS` rows from `row`, counted from the first loaded one.
-    unsafe fn tile(&self, row: usize, rows: usize, panel: usize) -> [[S::V; VECTORS]; ROWS];
+    /// Replaces the sums by the products of some inputs of a loaded panel with `rows` ≤ `ROWS` rows from `row`, counted from the first
+    /// loaded one.
+    unsafe fn tile(&self, row: usize, rows: usize, panel: usize, inputs: Range<usize>, sums: &mut Sums<S, ROWS>);
 }
 
 /// Bytes of input rows that stay in a core's cache while all weights are read.
@@ -31,7 +37,7 @@ const MIN_ROWS: usize = 36;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
-    (INPUT_BYTES / bytes / inputs).max(MIN_ROWS) / tile * tile
+    (INPUT_BYTES / bytes / inputs).max(if tile == 32 { 192 } else { MIN_ROWS }) / tile * tile
 }
 
 /// Returns the rows of memory for products of up to `rows` rows, in whole tiles.
@@ -49,9 +55,14 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
     epilogue: Epilogue,
 ) {
     let columns = VECTORS * S::LANES;
-    let rows = x.rows();
+    let (rows, inputs) = (x.rows(), weights.inputs);
+    let piece = match epilogue {
+        Epilogue::Add(_) => M::PIECE.min(inputs),
+        _ => inputs,
+    };
     let most = max_rows(weights.inputs, M::BYTES, ROWS);
     // Passes of equal size, because each reads all weights.
+    let mut sums = [[unsafe { S::splat(0.0) }; VECTORS]; ROWS];
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
         .next_multiple_of(ROWS);
@@ -59,22 +70,29 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
         let last = rows.min(first + at_once);
         unsafe {
             multiplier.load_rows(x, first..last);
-            for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
-                let bias = weights.bias.as_ptr().add(column);
-                let (left, right) = (S::load(bias), S::load(bias.add(S::LANES)));
-                multiplier.load_panel(panel);
-                for row in (first..last).step_by(ROWS) {
-                    let count = ROWS.min(last - row);
-                    let sums = multiplier.tile(row - first, count, panel);
-                    for (i, sums) in sums.iter().enumerate().take(count) {
-                        let sums = [S::add(sums[0], left), S::add(sums[1], right)];
-                        if weights.gated {
-                            let to = out.at(row + i).add(column / VECTORS);
-                            S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
-                            continue;
+            for begin in (0..inputs).step_by(piece) {
+                let end = inputs.min(begin + piece);
+                for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
+                    let bias = weights.bias.as_ptr().add(column);
+                    let [left, right] = if end == inputs {
+                        [S::load(bias), S::load(bias.add(S::LANES))]
+                    } else {
+                        [S::splat(0.0); VECTORS]
+                    };
+                    multiplier.load_panel(panel);
+                    for row in (first..last).step_by(ROWS) {
+                        let count = ROWS.min(last - row);
+                        multiplier.tile(row - first, count, panel, begin..end, &mut sums);
+                        for (i, sums) in sums.iter().enumerate().take(count) {
+                            let sums = [S::add(sums[0], left), S::add(sums[1], right)];
+                            if weights.gated {
+                                let to = out.at(row + i).add(column / VECTORS);
+                                S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
+                                continue;
+                            }
+                            let to = out.at(row + i).add(column);
+                            finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                         }
-                        let to = out.at(row + i).add(column);
-                        finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                     }
                 }
             }

@@ -1,0 +1,236 @@
+//! Products of tiles by AMX: 32 rows by 32 columns at once.
+//!
+//! A tile has 16 rows of 64 bytes. Of the left matrix they are rows; of the right one a tile row has 16 columns, each with the 2 (bfloat16)
+//! or 4 (8-bit integers) values that are multiplied together, which is the order of the panels of weights. Source: Intel, Architecture
+//! Instruction Set Extensions Programming Reference, chapter 3.
+
+use crate::simd::Simd;
+
+#[cfg(test)]
+mod model;
+
+#[cfg(test)]
+pub(crate) use model::Model;
+
+/// Rows and columns of a block of sums: two tiles by two.
+pub(crate) const SIDE: usize = 32;
+/// Bytes of a row in a tile: what a step multiplies.
+pub(crate) const STEP: usize = 64;
+
+/// The sums of a block, row by row.
+#[repr(C, align(64))]
+pub(crate) struct Block<T>(pub(crate) [[T; SIDE]; SIDE]);
+
+/// What is multiplied to a block of sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Operands {
+    /// `(steps, 32, 64 bytes)`, steps of `left_step` bytes.
+    pub(crate) left: *const u8,
+    pub(crate) left_step: usize,
+    /// `(steps, 16, 2 · 64 bytes)`, rows `right_row` bytes apart.
+    pub(crate) right: *const u8,
+    pub(crate) right_row: usize,
+    pub(crate) steps: usize,
+    /// Each step prefetches half a kibibyte from here.
+    pub(crate) ahead: *const u8,
+}
+
+/// A vector of a unit.
+type V<U> = <<U as TileUnit>::F as Simd>::V;
+
+/// What multiplies tiles.
+pub(crate) trait TileUnit {
+    /// Vectors of 16 values for what is done with sums.
+    type F: Simd;
+
+    /// Prepares the thread for products, until the result is dropped.
+    fn start() -> Self;
+
+    /// Replaces the sums by products of bfloat16, or adds them.
+    ///
+    /// # Safety
+    /// The CPU has the unit; the operands exist.
+    unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands);
+
+    /// Rounds two vectors to 32 values of bfloat16.
+    ///
+    /// # Safety
+    /// As for [`Simd`].
+    unsafe fn store_bf16(to: *mut u16, low: V<Self>, high: V<Self>);
+
+    /// Stores integers from -127 to 127. Other values give arbitrary ones.
+    ///
+    /// # Safety
+    /// As for [`Simd`].
+    unsafe fn store_int8(to: *mut u8, values: V<Self>);
+
+    /// Loads sums of integers.
+    ///
+    /// # Safety
+    /// As for [`Simd`].
+    unsafe fn load_sums(from: *const i32) -> V<Self>;
+
+    /// Replaces the sums by products of signed 8-bit integers.
+    ///
+    /// # Safety
+    /// The CPU has the unit; the operands exist.
+    unsafe fn int8(&self, sums: *mut i32, operands: Operands);
+}
+
+#[cfg(target_arch = "x86_64")]
+mod unit {
+    use std::arch::asm;
+    use std::arch::x86_64::*;
+    use std::sync::OnceLock;
+
+    use super::{Operands, STEP, TileUnit};
+    use crate::simd::Avx512;
+
+    /// Whether this CPU multiplies tiles of bfloat16 and 8-bit integers, and the system lets this process do so: it asks the system once.
+    pub(crate) fn is_available() -> bool {
+        static AVAILABLE: OnceLock<bool> = OnceLock::new();
+        *AVAILABLE.get_or_init(|| is_supported() && is_permitted())
+    }
+
+    /// Whether CPU and system know tiles.
+    fn is_supported() -> bool {
+        /// Leaf 7, edx: bfloat16, tiles, 8-bit integers.
+        const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
+        /// Leaf 1, ecx.
+        const OSXSAVE: u32 = 1 << 27;
+        /// XCR0: the system keeps the configuration and the data of tiles.
+        const STATE: u64 = 1 << 17 | 1 << 18;
+        #[target_feature(enable = "xsave")]
+        fn enabled() -> u64 {
+            // SAFETY: the caller has seen that the system enabled the instruction.
+            unsafe { _xgetbv(0) }
+        }
+        let has_leaf = __cpuid(0).eax >= 7 && __cpuid(1).ecx & OSXSAVE != 0;
+        // SAFETY: OSXSAVE is set.
+        has_leaf && __cpuid_count(7, 0).edx & AMX == AMX && unsafe { enabled() } & STATE == STATE
+    }
+
+    /// Asks Linux for the state of tiles (`arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)`), which every thread gets at its first use.
+    #[cfg(target_os = "linux")]
+    fn is_permitted() -> bool {
+        const ARCH_REQ_XCOMP_PERM: i64 = 0x1023;
+        const XTILEDATA: i64 = 18;
+        // SAFETY: the call changes nothing but the permission.
+        unsafe { libc::syscall(libc::SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0 }
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn is_permitted() -> bool {
+        false
+    }
+
+    /// The unit of this CPU, configured for eight tiles of 16 rows of 64 bytes. Dropping it releases the tiles.
+    pub(crate) struct Amx(());
+
+    #[repr(C, align(64))]
+    struct Configuration([u8; 64]);
+
+    static CONFIGURATION: Configuration = {
+        let mut all = [0; 64];
+        all[0] = 1; // The palette.
+        let mut tile = 0;
+        while tile < 8 {
+            all[16 + 2 * tile] = STEP as u8;
+            all[48 + tile] = 16;
+            tile += 1;
+        }
+        Configuration(all)
+    };
+
+    impl Drop for Amx {
+        fn drop(&mut self) {
+            // SAFETY: only a thread with tiles has a value of this type.
+            unsafe { asm!("tilerelease", options(nostack)) }
+        }
+    }
+
+    // Not `nomem` or `readonly`: tiles are loaded from memory and stored to it. Tiles that Rust does not know of last from one block to the
+    // next one only as a configuration.
+    macro_rules! block {
+        ($instruction:literal, $sums:expr, $add:expr, $operands:expr) => {{
+            let Operands { left, left_step, right, right_row, steps, ahead } = $operands;
+            asm!(
+                "test {add:e}, {add:e}",
+                "jnz 3f",
+                "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+                "jmp 2f",
+                "3:",
+                "tileloadd tmm0, [{sums} + {side}]", "tileloadd tmm1, [{sums} + {side} + 64]",
+                "tileloadd tmm2, [{sums} + {side} + 2048]", "tileloadd tmm3, [{sums} + {side} + 2112]",
+                "2:",
+                "tileloadd tmm4, [{left} + {row}]",
+                "tileloadd tmm6, [{right} + {right_row}]",
+                concat!($instruction, " tmm0, tmm4, tmm6"),
+                "prefetcht1 [{ahead}]", "prefetcht1 [{ahead} + 64]",
+                "prefetcht1 [{ahead} + 128]", "prefetcht1 [{ahead} + 192]",
+                "tileloadd tmm7, [{right} + {right_row} + 64]",
+                concat!($instruction, " tmm1, tmm4, tmm7"),
+                "tileloadd tmm5, [{left} + {row} + 1024]",
+                concat!($instruction, " tmm2, tmm5, tmm6"),
+                "prefetcht1 [{ahead} + 256]", "prefetcht1 [{ahead} + 320]",
+                "prefetcht1 [{ahead} + 384]", "prefetcht1 [{ahead} + 448]",
+                concat!($instruction, " tmm3, tmm5, tmm7"),
+                "add {left}, {left_step}", "add {right}, {right_step}", "add {ahead}, 512",
+                "dec {steps}", "jnz 2b",
+                "tilestored [{sums} + {side}], tmm0", "tilestored [{sums} + {side} + 64], tmm1",
+                "tilestored [{sums} + {side} + 2048], tmm2", "tilestored [{sums} + {side} + 2112], tmm3",
+                add = in(reg) u32::from($add), sums = in(reg) $sums, side = in(reg) 128usize, row = in(reg) STEP,
+                left = inout(reg) left => _, left_step = in(reg) left_step,
+                right = inout(reg) right => _, right_row = in(reg) right_row, right_step = in(reg) 16 * right_row,
+                ahead = inout(reg) ahead => _, steps = inout(reg) steps => _,
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _, options(nostack)
+            );
+        }};
+    }
+
+    impl TileUnit for Amx {
+        type F = Avx512;
+
+        #[inline(always)]
+        fn start() -> Self {
+            debug_assert!(is_available());
+            // SAFETY: the instruction set is only chosen where the CPU has tiles and the system permits them.
+            unsafe { asm!("ldtilecfg [{}]", in(reg) &CONFIGURATION, options(nostack)) }
+            Self(())
+        }
+
+        #[inline(always)]
+        unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
+            unsafe { block!("tdpbf16ps", sums, add, operands) }
+        }
+
+        #[inline(always)]
+        unsafe fn store_bf16(to: *mut u16, low: __m512, high: __m512) {
+            unsafe {
+                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+                _mm512_storeu_si512(to.cast(), pairs);
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn store_int8(to: *mut u8, values: __m512) {
+            unsafe {
+                _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values)));
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn load_sums(from: *const i32) -> __m512 {
+            unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(from.cast())) }
+        }
+
+        #[inline(always)]
+        unsafe fn int8(&self, sums: *mut i32, operands: Operands) {
+            unsafe { block!("tdpbssd", sums, false, operands) }
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use unit::{Amx, is_available};

@@ -1,0 +1,151 @@
+//! The instructions in plain Rust.
+
+use super::{Operands, SIDE, STEP, TileUnit};
+use crate::simd::Lanes;
+
+/// Multiplies as the instructions do, to the bit.
+pub(crate) struct Model;
+
+/// Returns 0 for a value too small for a normal number: the instruction takes and gives no other ones.
+fn flushed(value: f32) -> f32 {
+    if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
+}
+
+/// `a·b + c`, rounded once.
+fn fused(a: f32, b: f32, c: f32) -> f32 {
+    flushed(a.mul_add(b, c))
+}
+
+/// The 32 bits at a place.
+unsafe fn word(from: *const u8) -> u32 {
+    unsafe { from.cast::<u32>().read_unaligned() }
+}
+
+impl TileUnit for Model {
+    type F = Lanes<16>;
+
+    fn start() -> Self {
+        Self
+    }
+
+    unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
+        let halves = |word: u32| [word << 16, word & 0xffff_0000].map(f32::from_bits).map(flushed);
+        for place in 0..SIDE * SIDE {
+            let (row, column) = (place / SIDE, place % SIDE);
+            unsafe {
+                let sum = sums.add(place);
+                let mut total = if add { *sum } else { 0.0 };
+                for step in 0..operands.steps {
+                    let left = operands.left.add(step * operands.left_step + row * STEP);
+                    let right = operands.right.add(step * 16 * operands.right_row + column * 4);
+                    // Two chains, one of the even and one of the odd places.
+                    let mut chains = [0.0; 2];
+                    for pair in 0..16 {
+                        let a = halves(word(left.add(4 * pair)));
+                        let b = halves(word(right.add(pair * operands.right_row)));
+                        chains = [0, 1].map(|at| fused(a[at], b[at], chains[at]));
+                    }
+                    total = flushed(flushed(total) + flushed(chains[0] + chains[1]));
+                }
+                *sum = total;
+            }
+        }
+    }
+
+    unsafe fn store_bf16(to: *mut u16, low: [f32; 16], high: [f32; 16]) {
+        let values = low.into_iter().chain(high).map(half::bf16::from_f32);
+        for (at, value) in values.enumerate() {
+            unsafe { *to.add(at) = value.to_bits() }
+        }
+    }
+
+    unsafe fn store_int8(to: *mut u8, values: [f32; 16]) {
+        for (at, value) in values.into_iter().enumerate() {
+            unsafe { *to.add(at) = (value as i8).cast_unsigned() }
+        }
+    }
+
+    unsafe fn load_sums(from: *const i32) -> [f32; 16] {
+        std::array::from_fn(|at| unsafe { *from.add(at) } as f32)
+    }
+
+    unsafe fn int8(&self, sums: *mut i32, operands: Operands) {
+        let bytes = |word: u32| word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
+        for place in 0..SIDE * SIDE {
+            let (row, column) = (place / SIDE, place % SIDE);
+            unsafe {
+                let mut total = 0i32;
+                for step in 0..operands.steps {
+                    let left = operands.left.add(step * operands.left_step + row * STEP);
+                    let right = operands.right.add(step * 16 * operands.right_row + column * 4);
+                    for four in 0..16 {
+                        let a = bytes(word(left.add(4 * four)));
+                        let b = bytes(word(right.add(four * operands.right_row)));
+                        total += a.iter().zip(b).map(|(a, b)| a * b).sum::<i32>();
+                    }
+                }
+                *sums.add(place) = total;
+            }
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::super::{Amx, Block, is_available};
+    use super::*;
+
+    /// Random bytes: all bits of bfloat16, with infinity, NaN and values below normal ones, or those near 1.
+    fn bytes(seed: u64, count: usize, near_one: bool) -> Vec<u8> {
+        let mut state = seed;
+        let mut next = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 32) as u16
+        };
+        let halves = (0..count / 2).map(|_| match next() {
+            bits if near_one => bits & 0x80ff | 0x3f00,
+            bits => bits,
+        });
+        halves.flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn the_instructions_compute_what_the_model_does_to_the_bit() {
+        if !is_available() {
+            eprintln!("skipped: this CPU has no AMX, or the system does not permit it");
+            return;
+        }
+        let unit = Amx::start();
+        for round in 0..200u64 {
+            let steps = 1 + round as usize % 5;
+            let left = bytes(3 * round + 1, steps * 2048, round % 2 == 0);
+            let right = bytes(3 * round + 2, steps * 2048, round % 2 == 0);
+            let operands = Operands {
+                left: left.as_ptr(),
+                left_step: 2048,
+                right: right.as_ptr(),
+                right_row: 128,
+                steps,
+                ahead: right.as_ptr(),
+            };
+            let mut floats = [Block([[1.5f32; SIDE]; SIDE]), Block([[1.5; SIDE]; SIDE])];
+            let mut integers = [Block([[0i32; SIDE]; SIDE]), Block([[0; SIDE]; SIDE])];
+            let add = round % 3 == 0;
+            // SAFETY: the operands have so many steps.
+            unsafe {
+                unit.bf16(floats[0].0.as_mut_ptr().cast(), add, operands);
+                Model.bf16(floats[1].0.as_mut_ptr().cast(), add, operands);
+                unit.int8(integers[0].0.as_mut_ptr().cast(), operands);
+                Model.int8(integers[1].0.as_mut_ptr().cast(), operands);
+            }
+            let [found, expected] = floats.each_ref().map(|block| block.0.as_flattened());
+            for (found, expected) in found.iter().zip(expected) {
+                let same = found.to_bits() == expected.to_bits();
+                assert!(same || found.is_nan() && expected.is_nan(), "round {round}: {found:e}, expected {expected:e}");
+            }
+            assert_eq!(integers[0].0, integers[1].0);
+        }
+    }
+}
