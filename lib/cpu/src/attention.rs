@@ -9,6 +9,7 @@ mod bf16;
 mod f32;
 mod maps;
 mod packed;
+mod tiles;
 
 use std::ops::Range;
 
@@ -57,7 +58,7 @@ impl Scratch {
 fn room(length: usize, dim: usize) -> [usize; 3] {
     let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
     let block = MOST_ROWS * (MOST_KEYS + wide) + MOST_LANES * wide;
-    [length * wide, length * wide, block]
+    [length * wide, length * wide, block.max(tiles::room(dim))]
 }
 
 /// A head of a layer.
@@ -111,7 +112,11 @@ pub fn attention(
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions, and the shapes were checked.
             unsafe {
-                bf16::blocks(task, out, scratch);
+                if isa == Isa::Amx {
+                    bf16::tiles(task, out, scratch);
+                } else {
+                    bf16::blocks(task, out, scratch);
+                }
             }
         }
         Dtype::F16 | Dtype::Int8 => panic!("attention is in f32 or bfloat16"),

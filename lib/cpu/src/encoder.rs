@@ -60,8 +60,6 @@ struct ThreadScratch {
 
 /// The most rows that pass through the dense layers together, so that intermediate values stay in the cache.
 const BLOCK: usize = 192;
-/// The rows that a kernel multiplies together, or twice as many.
-const TILE: usize = 12;
 /// The least work items for each thread; with fewer, blocks and heads are made smaller.
 const PIECES: usize = 4;
 /// The least queries of a work item: with fewer, repeated packing of the keys costs more time than it saves.
@@ -69,12 +67,12 @@ const QUERIES: usize = 96;
 /// The most heads of a short sequence in a work item. Each head prefetches the next, which is its neighbour in memory.
 const HEADS: usize = 5;
 
-/// Divides rows into blocks of whole tiles: equally many for each thread, and of nearly equal size.
-fn blocks(tokens: usize, threads: usize) -> Vec<Range<usize>> {
-    let tiles = tokens.div_ceil(TILE);
-    let needed = tiles.div_ceil(BLOCK / TILE).max(threads * PIECES);
+/// Divides rows into blocks of whole tiles of so many rows: equally many for each thread, and of nearly equal size.
+fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
+    let tiles = tokens.div_ceil(tile);
+    let needed = tiles.div_ceil(BLOCK / tile).max(threads * PIECES);
     let count = needed.next_multiple_of(threads).min(tiles);
-    let edge = |block: usize| (tiles * block / count * TILE).min(tokens);
+    let edge = |block: usize| (tiles * block / count * tile).min(tokens);
     (0..count)
         .map(|block| edge(block)..edge(block + 1))
         .collect()
@@ -138,7 +136,7 @@ impl Encoder {
         };
         let (tokens, threads) = (last.end, collector.threads.get());
         let hidden = x.len() / tokens;
-        let blocks = blocks(tokens, threads);
+        let blocks = blocks(tokens, threads, layer.qkv.tile_rows());
         let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
         self.prepare(layers, sequences, (hidden, readout.heads), rows, threads)?;
         let Self {
@@ -417,14 +415,14 @@ mod tests {
     #[test]
     fn blocks_cover_all_rows_and_are_nearly_equal() {
         for tokens in [1, 11, 12, 13, 500, 3455, 4096, 32_768] {
-            for threads in [1, 2, 3, 16, 128] {
-                let blocks = blocks(tokens, threads);
+            for (threads, tile) in [(1, 12), (2, 32), (3, 12), (16, 32), (128, 12)] {
+                let blocks = blocks(tokens, threads, tile);
                 assert_eq!((blocks[0].start, blocks[blocks.len() - 1].end), (0, tokens));
                 assert!(blocks.windows(2).all(|pair| pair[0].end == pair[1].start));
                 let sizes = || blocks.iter().map(Range::len);
                 let (least, most) = (sizes().min().unwrap(), sizes().max().unwrap());
-                assert!(least > 0 && most <= BLOCK && most - least < 2 * TILE);
-                let fills = tokens.div_ceil(TILE) >= threads * PIECES;
+                assert!(least > 0 && most <= BLOCK && most - least < 2 * tile);
+                let fills = tokens.div_ceil(tile) >= threads * PIECES;
                 assert!(!fills || blocks.len().is_multiple_of(threads));
             }
         }

@@ -25,8 +25,8 @@
 )]
 
 mod activation;
-mod amx;
 mod aligned;
+mod amx;
 mod attention;
 mod columns;
 mod dispatch;

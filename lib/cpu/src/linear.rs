@@ -68,7 +68,9 @@ impl Converted {
     pub fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         match weights.panels {
             Panels::F32(_) => Ok(()),
-            Panels::Bf16(_) => self.bf16.grow(bf16::values(weights.isa, weights.inputs, rows)),
+            Panels::Bf16(_) => self
+                .bf16
+                .grow(bf16::values(weights.isa, weights.inputs, rows)),
             Panels::Int8(_) => self.int8.grow(weights, rows),
         }
     }
@@ -168,6 +170,14 @@ impl Weights {
             Panels::F32(_) => Dtype::F32,
             Panels::Bf16(_) => Dtype::Bf16,
             Panels::Int8(_) => Dtype::Int8,
+        }
+    }
+
+    /// Returns the rows that are multiplied together, or half as many.
+    pub(crate) fn tile_rows(&self) -> usize {
+        match self.panels {
+            Panels::F32(_) => 12,
+            Panels::Bf16(_) | Panels::Int8(_) => bf16::tile_rows(self.isa),
         }
     }
 

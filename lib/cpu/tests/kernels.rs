@@ -515,18 +515,16 @@ fn nan_spreads_to_the_whole_sequence() {
 
 #[test]
 fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
-    let isa = Isa::Avx512Bf16;
-    if !isa.is_available() {
-        eprintln!("skipped: this CPU multiplies no bfloat16");
-        return;
-    }
     let rounded = |values: &[f32]| -> Vec<f32> {
         let rounded = values
             .iter()
             .map(|&value| half::bf16::from_f32(value).to_f32());
         rounded.collect()
     };
-    for (rows, inputs, outputs) in [(1, 1, 1), (5, 24, 33), (31, 40, 70), (400, 640, 96)] {
+    let shapes = [(1, 1, 1), (5, 24, 33), (31, 40, 70), (400, 640, 96)];
+    let multiply = Isa::available().filter(|isa| isa.has_bf16());
+    for (isa, (rows, inputs, outputs)) in multiply.flat_map(|isa| shapes.map(|shape| (isa, shape)))
+    {
         let (x, weight, bias) = (
             numbers(1, rows * inputs),
             numbers(2, outputs * inputs),
@@ -545,7 +543,7 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
             let error = error(&out, &expected);
             assert!(
                 error < 2e-6,
-                "{rows}x{inputs}x{outputs} {in_f32}: {error:e}"
+                "{isa} {rows}x{inputs}x{outputs} {in_f32}: {error:e}"
             );
         }
     }
@@ -553,37 +551,35 @@ fn products_of_bfloat16_are_exact_and_their_sums_in_f32() {
 
 #[test]
 fn attention_in_bfloat16_loses_what_rounding_to_it_loses() {
-    let isa = Isa::Avx512Bf16;
-    if !isa.is_available() {
-        eprintln!("skipped: this CPU multiplies no bfloat16");
-        return;
-    }
-    let mut scratch = Scratch::default();
-    for dim in [16, 24, 32, 64, 128, 6] {
-        for length in [300, 1, 3, 12, 31, 64, 257, 513, 600] {
-            let width = 6 * dim;
-            let mut qkv = numbers(9 + length as u64, length * width);
-            for value in &mut qkv {
-                *value = half::bf16::from_f32(2.0 * *value).to_f32();
-            }
-            for number in 0..2 {
-                let head = AttentionHead { number, dim };
-                let found = attended(isa, Dtype::Bf16, &qkv, width, head, 0..length, &mut scratch);
-                let error = error(&found, &written_out(&qkv, width, head));
-                // Scaled queries and weights have 8 bits.
-                assert!(error < 1e-2, "{length} of {dim}: {error:e}");
+    for isa in Isa::available().filter(|isa| isa.has_bf16()) {
+        let mut scratch = Scratch::default();
+        for dim in [16, 24, 32, 64, 128, 6] {
+            for length in [300, 1, 3, 12, 31, 64, 257, 513, 600] {
+                let width = 6 * dim;
+                let mut qkv = numbers(9 + length as u64, length * width);
+                for value in &mut qkv {
+                    *value = half::bf16::from_f32(2.0 * *value).to_f32();
+                }
+                for number in 0..2 {
+                    let head = AttentionHead { number, dim };
+                    let found =
+                        attended(isa, Dtype::Bf16, &qkv, width, head, 0..length, &mut scratch);
+                    let error = error(&found, &written_out(&qkv, width, head));
+                    // Scaled queries and weights have 8 bits.
+                    assert!(error < 1e-2, "{isa} {length} of {dim}: {error:e}");
+                }
             }
         }
+        let mut qkv = numbers(14, 300 * 96);
+        qkv[200 * 96 + 37] = f32::NAN;
+        let head = AttentionHead { number: 0, dim: 32 };
+        let found = attended(isa, Dtype::Bf16, &qkv, 96, head, 0..300, &mut scratch);
+        assert!(
+            found
+                .chunks(32)
+                .all(|row| row.iter().any(|value| value.is_nan()))
+        );
     }
-    let mut qkv = numbers(14, 300 * 96);
-    qkv[200 * 96 + 37] = f32::NAN;
-    let head = AttentionHead { number: 0, dim: 32 };
-    let found = attended(isa, Dtype::Bf16, &qkv, 96, head, 0..300, &mut scratch);
-    assert!(
-        found
-            .chunks(32)
-            .all(|row| row.iter().any(|value| value.is_nan()))
-    );
 }
 
 /// Values in groups of 128, rounded to as many steps as 8-bit integers have.

@@ -8,7 +8,11 @@ pub(crate) struct Model;
 
 /// Returns 0 for a value too small for a normal number: the instruction takes and gives no other ones.
 fn flushed(value: f32) -> f32 {
-    if value.is_subnormal() { 0.0_f32.copysign(value) } else { value }
+    if value.is_subnormal() {
+        0.0_f32.copysign(value)
+    } else {
+        value
+    }
 }
 
 /// `a·b + c`, rounded once.
@@ -29,7 +33,11 @@ impl TileUnit for Model {
     }
 
     unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
-        let halves = |word: u32| [word << 16, word & 0xffff_0000].map(f32::from_bits).map(flushed);
+        let halves = |word: u32| {
+            [word << 16, word & 0xffff_0000]
+                .map(f32::from_bits)
+                .map(flushed)
+        };
         for place in 0..SIDE * SIDE {
             let (row, column) = (place / SIDE, place % SIDE);
             unsafe {
@@ -37,7 +45,9 @@ impl TileUnit for Model {
                 let mut total = if add { *sum } else { 0.0 };
                 for step in 0..operands.steps {
                     let left = operands.left.add(step * operands.left_step + row * STEP);
-                    let right = operands.right.add(step * 16 * operands.right_row + column * 4);
+                    let right = operands
+                        .right
+                        .add(step * 16 * operands.right_row + column * 4);
                     // Two chains, one of the even and one of the odd places.
                     let mut chains = [0.0; 2];
                     for pair in 0..16 {
@@ -54,6 +64,14 @@ impl TileUnit for Model {
 
     unsafe fn store_bf16(to: *mut u16, low: [f32; 16], high: [f32; 16]) {
         let values = low.into_iter().chain(high).map(half::bf16::from_f32);
+        for (at, value) in values.enumerate() {
+            unsafe { *to.add(at) = value.to_bits() }
+        }
+    }
+
+    unsafe fn store_pairs(to: *mut u16, low: [f32; 16], high: [f32; 16]) {
+        let pairs = low.into_iter().zip(high);
+        let values = pairs.flat_map(|(low, high)| [low, high].map(half::bf16::from_f32));
         for (at, value) in values.enumerate() {
             unsafe { *to.add(at) = value.to_bits() }
         }
@@ -77,7 +95,9 @@ impl TileUnit for Model {
                 let mut total = 0i32;
                 for step in 0..operands.steps {
                     let left = operands.left.add(step * operands.left_step + row * STEP);
-                    let right = operands.right.add(step * 16 * operands.right_row + column * 4);
+                    let right = operands
+                        .right
+                        .add(step * 16 * operands.right_row + column * 4);
                     for four in 0..16 {
                         let a = bytes(word(left.add(4 * four)));
                         let b = bytes(word(right.add(four * operands.right_row)));
@@ -143,7 +163,10 @@ mod tests {
             let [found, expected] = floats.each_ref().map(|block| block.0.as_flattened());
             for (found, expected) in found.iter().zip(expected) {
                 let same = found.to_bits() == expected.to_bits();
-                assert!(same || found.is_nan() && expected.is_nan(), "round {round}: {found:e}, expected {expected:e}");
+                assert!(
+                    same || found.is_nan() && expected.is_nan(),
+                    "round {round}: {found:e}, expected {expected:e}"
+                );
             }
             assert_eq!(integers[0].0, integers[1].0);
         }

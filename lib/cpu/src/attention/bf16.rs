@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::{MOST_KEYS, Scratch, Task, attend};
+use crate::amx::Amx;
 use crate::simd::{Avx512, Simd};
 use crate::tile::bf16::tile;
 use crate::{Rows, RowsMut, exp};
@@ -11,6 +12,12 @@ use crate::{Rows, RowsMut, exp};
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
 pub(super) unsafe fn blocks(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch) {
     unsafe { attend::<Avx512, Products>(task, out, scratch) }
+}
+
+/// The same by AMX.
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+pub(super) unsafe fn tiles(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch) {
+    unsafe { super::tiles::attend::<Amx>(task, out, scratch) }
 }
 
 /// A word is a pair of values.

@@ -8,7 +8,7 @@ use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
 /// Less than any score. If all scores are, the weights are NaN.
-const NONE: f32 = f32::NEG_INFINITY;
+pub(super) const NONE: f32 = f32::NEG_INFINITY;
 
 /// A sequence with packed keys and values, and memory for a tile of queries.
 pub(super) struct Packed<'a> {
@@ -280,6 +280,20 @@ impl<'a> Packed<'a> {
                     let to = mixed.add(row * self.wide + v * S::LANES);
                     S::store(to, S::mul_add(S::load(to), S::splat(down[row]), sum));
                 }
+            }
+        }
+    }
+}
+
+/// Adds [`NONE`] to the scores of all but the first `there` of a panel's 32 keys, in so many rows.
+#[inline(always)]
+pub(super) unsafe fn add_floor<S: Simd>(scores: *mut f32, rows: usize, there: usize) {
+    unsafe {
+        let floor = FLOOR.as_ptr().add(2 * MOST_LANES - there);
+        for row in 0..rows {
+            for at in (0..2 * MOST_LANES).step_by(S::LANES) {
+                let score = scores.add(row * 2 * MOST_LANES + at);
+                S::store(score, S::add(S::load(score), S::load(floor.add(at))));
             }
         }
     }

@@ -40,8 +40,8 @@ mod x86 {
 
     use super::{ROWS, padded, values};
     use crate::amx::{Amx, SIDE, TileUnit};
-    use crate::linear::tiles::Halves;
     use crate::linear::product::{Multiplier, Sums, products};
+    use crate::linear::tiles::Halves;
     use crate::linear::{Epilogue, VECTORS, Weights};
     use crate::simd::Avx512;
     use crate::tile::bf16::{round, tile};
@@ -135,7 +135,14 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn tile(&self, row: usize, _rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<Avx512, ROWS>) {
+        unsafe fn tile(
+            &self,
+            row: usize,
+            _rows: usize,
+            panel: usize,
+            _inputs: Range<usize>,
+            sums: &mut Sums<Avx512, ROWS>,
+        ) {
             // Sums of rows beyond the last are not used. There is memory for a whole tile.
             let columns = VECTORS * 16;
             unsafe {
@@ -165,7 +172,14 @@ mod x86 {
 
         /// Row by row, because its use is rare.
         #[inline(always)]
-        unsafe fn tile(&self, row: usize, rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<Avx512, ROWS>) {
+        unsafe fn tile(
+            &self,
+            row: usize,
+            rows: usize,
+            panel: usize,
+            _inputs: Range<usize>,
+            sums: &mut Sums<Avx512, ROWS>,
+        ) {
             unsafe {
                 let b = self.panels.add(panel * VECTORS * 16 * self.depth);
                 *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];

@@ -35,7 +35,14 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, row: usize, rows: usize, panel: usize, _inputs: Range<usize>, sums: &mut Sums<S, ROWS>) {
+    unsafe fn tile(
+        &self,
+        row: usize,
+        rows: usize,
+        panel: usize,
+        _inputs: Range<usize>,
+        sums: &mut Sums<S, ROWS>,
+    ) {
         let columns = VECTORS * S::LANES;
         unsafe {
             let a = self.first.add(row * self.inputs);

@@ -5,18 +5,18 @@
 
 use std::ops::Range;
 
-use super::tiles::Bytes;
 use super::product::{Multiplier, Sums, products, room_for};
+use super::tiles::Bytes;
 use super::{Epilogue, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
 #[cfg(target_arch = "x86_64")]
 use crate::amx::Amx;
-use crate::amx::{TileUnit};
+use crate::amx::TileUnit;
+use crate::amx::{self, SIDE};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
 use crate::simd::Simd;
-use crate::amx::{self, SIDE};
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
@@ -360,8 +360,7 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
                     let count = GROUP.min(self.inputs - first);
                     let to = to.add(first * D::BYTES);
                     let store = |at, values| D::store(to.add(at * D::BYTES), values);
-                    *scales.add(group) =
-                        quantize::<D::F>(from.add(first), count, count, store);
+                    *scales.add(group) = quantize::<D::F>(from.add(first), count, count, store);
                 }
             }
         }

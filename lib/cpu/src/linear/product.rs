@@ -26,7 +26,14 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
 
     /// Replaces the sums by the products of some inputs of a loaded panel with `rows` ≤ `ROWS` rows from `row`, counted from the first
     /// loaded one.
-    unsafe fn tile(&self, row: usize, rows: usize, panel: usize, inputs: Range<usize>, sums: &mut Sums<S, ROWS>);
+    unsafe fn tile(
+        &self,
+        row: usize,
+        rows: usize,
+        panel: usize,
+        inputs: Range<usize>,
+        sums: &mut Sums<S, ROWS>,
+    );
 }
 
 /// Bytes of input rows that stay in a core's cache while all weights are read.

@@ -3,9 +3,9 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+use super::VECTORS;
 use super::int8::{self, GROUP};
 use super::product::{Multiplier, Sums};
-use super::VECTORS;
 use crate::Rows;
 use crate::amx::{Block, Operands, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
@@ -98,10 +98,15 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-        let (depth, groups) = (self.inputs.next_multiple_of(STEP), self.inputs.div_ceil(GROUP));
+        let (depth, groups) = (
+            self.inputs.next_multiple_of(STEP),
+            self.inputs.div_ceil(GROUP),
+        );
         for (i, row) in range.enumerate() {
             unsafe {
-                let to = self.quantized.add(i / SIDE * SIDE * depth + i % SIDE * STEP);
+                let to = self
+                    .quantized
+                    .add(i / SIDE * SIDE * depth + i % SIDE * STEP);
                 for group in 0..groups {
                     let first = group * GROUP;
                     let count = GROUP.min(self.inputs - first);
