@@ -103,7 +103,10 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
     let mut pieces = Vec::new();
     for sequence in sequences {
         let length = sequence.len();
-        let queries = (most / length).max(QUERIES).min(length);
+        let queries = (most / length)
+            .max(QUERIES)
+            .next_multiple_of(32)
+            .min(length);
         let together = (most / length.pow(2)).clamp(1, HEADS);
         for head in (0..heads).step_by(together) {
             for first in (0..length).step_by(queries) {
@@ -138,7 +141,14 @@ impl Encoder {
         let hidden = x.len() / tokens;
         let blocks = blocks(tokens, threads, layer.qkv.tile_rows());
         let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
-        self.prepare(layers, sequences, (hidden, readout.heads), rows, threads)?;
+        let in_f32 = in_f32 && layer.qkv.dtype() != Dtype::Int8;
+        self.prepare(
+            layers,
+            sequences,
+            (hidden, readout.heads),
+            rows,
+            (threads, in_f32),
+        )?;
         let Self {
             rotations,
             positions,
@@ -151,7 +161,7 @@ impl Encoder {
             first,
             layers,
             hidden,
-            in_f32: in_f32 && layer.qkv.dtype() != Dtype::Int8,
+            in_f32,
             x: RowsMut::new(x, hidden),
             qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
             mixed: RowsMut::new(&mut mixed[..tokens * hidden], hidden),
@@ -187,7 +197,7 @@ impl Encoder {
         sequences: &[Range<usize>],
         (hidden, heads): (usize, usize),
         rows: usize,
-        threads: usize,
+        (threads, in_f32): (usize, bool),
     ) -> Result<(), OutOfMemory> {
         let tokens = sequences.last().map_or(0, |last| last.end);
         self.positions.clear();
@@ -222,6 +232,7 @@ impl Encoder {
         for scratch in &mut self.thread_scratch[..threads] {
             scratch.normed.grow(rows * hidden)?;
             scratch.wide.grow(rows * wide)?;
+            scratch.converted.in_f32 = in_f32;
             for layer in layers {
                 for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
                     scratch.converted.grow(weights, rows)?;
@@ -313,7 +324,6 @@ impl ForwardPass<'_> {
                 converted,
                 ..
             } = scratch;
-            let mut converted = (!self.in_f32).then_some(converted);
             let normed = &mut normed[..rows.len() * hidden];
             if let Some(before) = layer.checked_sub(1) {
                 let Layer {
@@ -325,7 +335,7 @@ impl ForwardPass<'_> {
                     ..
                 } = &self.layers[before];
                 let add = Epilogue::Add(*branch_scale);
-                out.apply(mixed, &mut x, add, converted.as_deref_mut());
+                out.apply(mixed, &mut x, add, Some(converted));
                 ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
                 let wide = &mut wide[..rows.len() * up.outputs()];
                 let into = &mut RowsMut::new(wide, up.outputs());
@@ -334,13 +344,8 @@ impl ForwardPass<'_> {
                 } else {
                     Epilogue::Gelu
                 };
-                up.apply(
-                    Rows::new(normed, hidden),
-                    into,
-                    activation,
-                    converted.as_deref_mut(),
-                );
-                down.apply(into.as_rows(), &mut x, add, converted.as_deref_mut());
+                up.apply(Rows::new(normed, hidden), into, activation, Some(converted));
+                down.apply(into.as_rows(), &mut x, add, Some(converted));
             }
             if let Some(next) = self.layers.get(layer) {
                 let mut qkv = qkv;
@@ -350,7 +355,7 @@ impl ForwardPass<'_> {
                     Rows::new(normed, hidden),
                     &mut qkv,
                     Epilogue::Store,
-                    converted,
+                    Some(converted),
                 );
                 for (norm, column) in next.query_key_norms.iter().flatten().zip([0, hidden]) {
                     norm.apply_in_place(isa, &mut qkv, column);
@@ -369,8 +374,7 @@ impl ForwardPass<'_> {
         let head_dim = self.hidden / self.readout.heads;
         let narrow = match self.layers[layer].qkv.dtype() {
             Dtype::F32 | Dtype::F16 => false,
-            Dtype::Bf16 => !self.in_f32,
-            Dtype::Int8 => self.readout.isa.has_bf16(),
+            Dtype::Bf16 | Dtype::Int8 => !self.in_f32 && self.readout.isa.has_bf16(),
         };
         // bfloat16 multiplies channels in pairs.
         let dtype = if narrow && head_dim.is_multiple_of(2) {

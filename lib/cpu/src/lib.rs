@@ -29,6 +29,7 @@ mod aligned;
 mod amx;
 mod attention;
 mod columns;
+mod cpu;
 mod dispatch;
 mod dot;
 mod embedding;

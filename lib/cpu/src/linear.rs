@@ -56,10 +56,13 @@ pub enum Epilogue {
     Add(f32),
 }
 
-/// Memory for input rows converted to the type of products.
+/// Memory for input rows, or a panel of weights, converted to the type of products.
 #[derive(Debug, Default)]
 pub struct Converted {
+    /// Whether products with bfloat16 weights are in f32 even if the CPU multiplies bfloat16.
+    pub in_f32: bool,
     bf16: Aligned<u16>,
+    panel: Aligned,
     int8: int8::Quantized,
 }
 
@@ -68,11 +71,21 @@ impl Converted {
     pub fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
         match weights.panels {
             Panels::F32(_) => Ok(()),
-            Panels::Bf16(_) => self
-                .bf16
-                .grow(bf16::values(weights.isa, weights.inputs, rows)),
+            Panels::Bf16(_) if self.widens(weights.isa) => {
+                let panel = columns(weights.isa) * bf16::padded(weights.inputs);
+                self.panel.grow(panel)
+            }
+            Panels::Bf16(_) => {
+                let values = bf16::values(weights.isa, weights.inputs, rows);
+                self.bf16.grow(values)
+            }
             Panels::Int8(_) => self.int8.grow(weights, rows),
         }
+    }
+
+    /// Whether bfloat16 weights are widened to f32.
+    fn widens(&self, isa: Isa) -> bool {
+        self.in_f32 || !isa.has_bf16()
     }
 }
 
@@ -80,7 +93,7 @@ impl Weights {
     /// Returns zero weights, `(bias.len(), inputs)`, until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If this CPU does not have `isa`, or `isa` has no products of `dtype`.
+    /// If this CPU does not have `isa`, or for f16.
     pub fn zeros(isa: Isa, dtype: Dtype, inputs: usize, bias: &[f32]) -> Result<Self, OutOfMemory> {
         assert!(isa.is_available(), "{isa} is not available");
         let outputs = bias.len();
@@ -93,10 +106,7 @@ impl Weights {
             outputs,
             panels: match dtype {
                 Dtype::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
-                Dtype::Bf16 => {
-                    assert!(isa.has_bf16(), "{isa} multiplies no bfloat16");
-                    Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?)
-                }
+                Dtype::Bf16 => Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?),
                 Dtype::Int8 => Panels::Int8(int8::Panels::zeros(isa, padded, inputs)?),
                 Dtype::F16 => panic!("no CPU kernel multiplies f16"),
             },
@@ -163,7 +173,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Returns the type of products, whose sums are f32. bfloat16 rounds inputs; 8-bit integers scale and round them, with a scale for
+    /// Returns the type of products, whose sums are f32. bfloat16 rounds inputs, if the CPU multiplies it: else weights are widened. 8-bit integers scale and round them, with a scale for
     /// each group of 128 along the sum.
     pub fn dtype(&self) -> Dtype {
         match self.panels {
@@ -191,12 +201,12 @@ impl Weights {
     }
 
     /// Applies `epilogue` to `x·Wᵀ + b` of each row of `x`, `(rows, inputs)`, and `out`, `(rows, outputs)`. `converted` has grown for
-    /// these weights and rows. Without it, products with f32 and bfloat16 weights are in f32.
+    /// these weights and rows; f32 needs none.
     ///
     /// The result of a row depends only on that row, to the bit.
     ///
     /// # Panics
-    /// If the shapes do not match, or `converted` is missing for 8-bit integers.
+    /// If the shapes do not match, or `converted` is missing.
     pub fn apply(
         &self,
         x: Rows<'_>,
@@ -222,13 +232,16 @@ impl Weights {
                 let weights = self;
                 dispatch!(self.isa, in_f32(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
             }
-            #[cfg(target_arch = "x86_64")]
             Panels::Bf16(panels) => {
-                let converted = converted.map(|converted| &mut converted.bf16[..]);
-                bf16::apply(panels, self, x, out, epilogue, converted);
+                let converted = converted.expect("there is memory for a panel");
+                #[cfg(target_arch = "x86_64")]
+                if !converted.widens(self.isa) {
+                    bf16::apply(panels, self, x, out, epilogue, &mut converted.bf16);
+                    return;
+                }
+                let (weights, room) = (self, &mut converted.panel[..]);
+                dispatch!(self.isa, widened(weights: &Weights, panels: &[u16], room: &mut [f32], x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
             }
-            #[cfg(not(target_arch = "x86_64"))]
-            Panels::Bf16(_) => unreachable!("no other CPU multiplies bfloat16"),
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
                 int8::apply(panels, self, x, out, epilogue, &mut converted.int8);
@@ -278,5 +291,24 @@ unsafe fn in_f32<S: Simd>(
         unsafe { products::<S, _, 12>(in_f32, weights, x, out, epilogue) }
     } else {
         unsafe { products::<S, _, 6>(in_f32, weights, x, out, epilogue) }
+    }
+}
+
+#[inline(always)]
+unsafe fn widened<S: Simd>(
+    weights: &Weights,
+    panels: &[u16],
+    room: &mut [f32],
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    epilogue: Epilogue,
+) {
+    let depth = bf16::padded(weights.inputs);
+    let room = &mut room[..VECTORS * S::LANES * depth];
+    let widened = f32::Widened::new(panels, depth, room);
+    if S::LANES == 16 {
+        unsafe { products::<S, _, 12>(widened, weights, x, out, epilogue) }
+    } else {
+        unsafe { products::<S, _, 6>(widened, weights, x, out, epilogue) }
     }
 }

@@ -71,3 +71,16 @@ pub(crate) fn prefetch(line: *const f32) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = line;
 }
+
+/// Prefetches a cache line to the second-level cache. Any address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch_far(line: *const f32) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for [`prefetch`].
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}

@@ -4,13 +4,14 @@
 pub(crate) mod bf16;
 pub(crate) mod int8;
 
-use crate::simd::Simd;
+use crate::simd::{Simd, prefetch_far};
 
 /// The products of a partial sum. Adding 1,280 products one after the other has four times the rounding error.
 pub(crate) const DEPTH: usize = 64;
 
 /// Adds `A·B` to `sums`: `A` is `(ROWS, depth)` with rows `a_stride` apart, `B` is `(depth, VECTORS·LANES)` with rows
-/// `b_stride` apart. The order of additions depends only on `depth`. `ROWS` is at most 12, `VECTORS` is 1 or 2.
+/// `b_stride` apart. The order of additions depends only on `depth`. `ROWS` is at most 12, `VECTORS` is 1 or 2. A cache line for each
+/// row of `B` is prefetched from `ahead`.
 #[inline(always)]
 pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[S::V; VECTORS]; ROWS],
@@ -19,12 +20,14 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     a_stride: usize,
     b: *const f32,
     b_stride: usize,
+    ahead: *const f32,
 ) {
     for first in (0..depth).step_by(DEPTH) {
         unsafe {
             let mut all = [[S::splat(0.0); VECTORS]; ROWS];
             let (count, b) = (DEPTH.min(depth - first), b.add(first * b_stride));
-            part::<S, ROWS, VECTORS>(&mut all, count, a.add(first), a_stride, b, b_stride);
+            let ahead = Some(ahead.wrapping_add(first * LINE));
+            part::<S, ROWS, VECTORS>(&mut all, count, a.add(first), a_stride, b, b_stride, ahead);
             for (sums, all) in sums.iter_mut().zip(&all) {
                 for (sum, &part) in sums.iter_mut().zip(all) {
                     *sum = S::add(*sum, part);
@@ -33,6 +36,9 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
         }
     }
 }
+
+/// The values of a cache line.
+pub(crate) const LINE: usize = 16;
 
 /// [`tile`] without partial sums: adds each product to its sum, one after the other.
 #[inline(always)]
@@ -43,6 +49,7 @@ pub(crate) unsafe fn part<S: Simd, const ROWS: usize, const VECTORS: usize>(
     a_stride: usize,
     b: *const f32,
     b_stride: usize,
+    ahead: Option<*const f32>,
 ) {
     // Written out row by row: the compiler unrolls a loop too late to keep the sums in registers.
     macro_rules! each_row {
@@ -50,6 +57,9 @@ pub(crate) unsafe fn part<S: Simd, const ROWS: usize, const VECTORS: usize>(
             unsafe {
                 let mut all = *sums;
                 for k in 0..depth {
+                    if let Some(ahead) = ahead {
+                        prefetch_far(ahead.wrapping_add(k * LINE));
+                    }
                     let b = b.add(k * b_stride);
                     let (left, right) = (S::load(b), S::load(b.add((VECTORS - 1) * S::LANES)));
                     $(if $row < ROWS {

@@ -72,8 +72,7 @@ impl ComputeOptions {
         let known: &[Dtype] = match (cpu_isa, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
             (_, Some(_)) | (None, None) => &[F32, F16, Bf16],
-            (Some(isa), None) if isa.has_bf16() => &[F32, Bf16, Int8],
-            (Some(_), None) => &[F32, Int8],
+            (Some(_), None) => &[F32, Bf16, Int8],
         };
         let exact_and_fast = capability.map_or(F32, |_| F16);
         let dtype = self.dtype.unwrap_or(exact_and_fast);
@@ -124,7 +123,7 @@ impl FromStr for Kernels {
         match text {
             "auto" => Ok(Self::Auto),
             "libtorch" => Ok(Self::Libtorch),
-            isa => isa.parse().map(Self::Isa).map_err(|_| "expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16 or libtorch"),
+            isa => isa.parse().map(Self::Isa).map_err(|_| "expected auto, portable, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx or libtorch"),
         }
     }
 }
@@ -138,7 +137,7 @@ mod tests {
         use Dtype::{Bf16, F16, F32, Int8};
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
         let (auto, libtorch) = (Kernels::Auto, Kernels::Libtorch);
-        let (avx2, bf16) = (Some(Isa::Avx2), Some(Isa::Avx512Bf16));
+        let avx2 = Some(Isa::Avx2);
         let in_avx2 = Kernels::Isa(Isa::Avx2);
         for (asked, kernels, cpu_isa, capability, expected) in [
             (None, auto, avx2, None, Ok(F32)),
@@ -146,29 +145,22 @@ mod tests {
             (None, auto, None, turing, Ok(F16)),
             (Some(F32), auto, None, hopper, Ok(F32)),
             (Some(F16), libtorch, None, None, Ok(F16)),
-            (Some(Bf16), auto, bf16, None, Ok(Bf16)),
+            (Some(Bf16), auto, avx2, None, Ok(Bf16)),
             (Some(Bf16), auto, None, hopper, Ok(Bf16)),
             (Some(Int8), auto, avx2, None, Ok(Int8)),
             (
                 Some(F16),
                 auto,
-                bf16,
+                avx2,
                 None,
                 Err("f16: not computed on this CPU; expected f32 or bf16 or int8"),
             ),
             (
-                Some(Bf16),
-                auto,
-                avx2,
-                None,
-                Err("bf16: not computed on this CPU; expected f32 or int8"),
-            ),
-            (
-                Some(Bf16),
+                Some(F16),
                 in_avx2,
                 avx2,
                 None,
-                Err("bf16: not computed by --kernels avx2; expected f32 or int8"),
+                Err("f16: not computed by --kernels avx2; expected f32 or bf16 or int8"),
             ),
             (
                 Some(Int8),

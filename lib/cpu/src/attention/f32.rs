@@ -46,6 +46,6 @@ impl<S: Simd> super::Products<S> for Products {
         b: *const f32,
         b_stride: usize,
     ) {
-        unsafe { part::<S, ROWS, VECTORS>(sums, words, a, a_stride, b, b_stride) }
+        unsafe { part::<S, ROWS, VECTORS>(sums, words, a, a_stride, b, b_stride, None) }
     }
 }

@@ -47,24 +47,20 @@ mod x86 {
     use crate::tile::bf16::{round, tile};
     use crate::{Isa, Rows, RowsMut};
 
-    /// See [`Weights::apply`]. Without `converted`, weights are widened and products are in f32.
+    /// See [`Weights::apply`].
     pub(in crate::linear) fn apply(
         panels: &[u16],
         weights: &Weights,
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
         epilogue: Epilogue,
-        converted: Option<&mut [u16]>,
+        converted: &mut [u16],
     ) {
-        let room = converted.as_ref().map(|room| room.len());
-        assert!(
-            room.is_none_or(|room| room >= values(weights.isa, weights.inputs, x.rows())),
-            "there is room"
-        );
-        // SAFETY: weights are only packed in bfloat16 if the CPU supports it, and the shapes were checked.
-        unsafe {
-            multiply(panels, weights, x, out, epilogue, converted);
-        }
+        let room = values(weights.isa, weights.inputs, x.rows());
+        assert!(converted.len() >= room, "there is room");
+        assert!(weights.isa.has_bf16(), "the CPU multiplies bfloat16");
+        // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
+        unsafe { multiply(panels, weights, x, out, epilogue, converted) }
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
@@ -74,36 +70,26 @@ mod x86 {
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
         epilogue: Epilogue,
-        converted: Option<&mut [u16]>,
+        converted: &mut [u16],
     ) {
         let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
+        let converted = converted.as_mut_ptr();
         unsafe {
-            if let Some(converted) = converted {
-                let converted = converted.as_mut_ptr();
-                if weights.isa == Isa::Amx {
-                    let tiles = Halves {
-                        unit: Amx::start(),
-                        panels,
-                        converted,
-                        depth,
-                    };
-                    products::<Avx512, _, SIDE>(tiles, weights, x, out, epilogue);
-                    return;
-                }
-                let panels = Rounded {
+            if weights.isa == Isa::Amx {
+                let halves = Halves {
+                    unit: Amx::start(),
                     panels,
                     converted,
                     depth,
                 };
-                products::<Avx512, _, ROWS>(panels, weights, x, out, epilogue);
+                products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
             } else {
-                let panels = Widened {
+                let rounded = Rounded {
                     panels,
+                    converted,
                     depth,
-                    first: std::ptr::null(),
-                    inputs: weights.inputs,
                 };
-                products::<Avx512, _, ROWS>(panels, weights, x, out, epilogue);
+                products::<Avx512, _, ROWS>(rounded, weights, x, out, epilogue);
             }
         }
     }
@@ -150,57 +136,6 @@ mod x86 {
                 let b = self.panels.add(panel * columns * self.depth);
                 *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
                 tile::<ROWS, VECTORS>(sums, self.depth / 2, a, self.depth, b, 2 * columns);
-            }
-        }
-    }
-
-    /// Multiplies bfloat16 panels, widened to f32, by f32 rows.
-    struct Widened {
-        panels: *const u16,
-        depth: usize,
-        first: *const f32,
-        inputs: usize,
-    }
-
-    impl Multiplier<Avx512, ROWS> for Widened {
-        const BYTES: usize = size_of::<f32>();
-
-        #[inline(always)]
-        unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-            self.first = x.at(range.start);
-        }
-
-        /// Row by row, because its use is rare.
-        #[inline(always)]
-        unsafe fn tile(
-            &self,
-            row: usize,
-            rows: usize,
-            panel: usize,
-            _inputs: Range<usize>,
-            sums: &mut Sums<Avx512, ROWS>,
-        ) {
-            unsafe {
-                let b = self.panels.add(panel * VECTORS * 16 * self.depth);
-                *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
-                for (i, sums) in sums.iter_mut().enumerate().take(rows) {
-                    let a = self.first.add((row + i) * self.inputs);
-                    for k in 0..self.inputs {
-                        let value = _mm512_set1_ps(*a.add(k));
-                        for (v, sum) in sums.iter_mut().enumerate() {
-                            let pairs = _mm512_loadu_si512(b.add(k / 2 * 64 + v * 32).cast());
-                            let bits = if k % 2 == 0 {
-                                _mm512_slli_epi32::<16>(pairs)
-                            } else {
-                                _mm512_and_si512(
-                                    pairs,
-                                    _mm512_set1_epi32(0xFFFF_0000_u32.cast_signed()),
-                                )
-                            };
-                            *sum = _mm512_fmadd_ps(value, _mm512_castsi512_ps(bits), *sum);
-                        }
-                    }
-                }
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Products in f32. Inputs are not copied.
+//! Products in f32. Inputs are not copied; weights of bfloat16 are widened panel by panel.
 
 use std::ops::Range;
 
@@ -6,21 +6,66 @@ use super::VECTORS;
 use super::product::{Multiplier, Sums};
 use crate::Rows;
 use crate::simd::Simd;
-use crate::tile::tile;
+use crate::tile::{LINE, tile};
+
+/// Rows of f32.
+pub(super) struct Inputs {
+    first: *const f32,
+    width: usize,
+}
+
+impl Inputs {
+    /// No rows, until some are loaded.
+    const NONE: Self = Self {
+        first: std::ptr::null(),
+        width: 0,
+    };
+
+    #[inline(always)]
+    fn load(&mut self, x: Rows<'_>, range: Range<usize>) {
+        self.first = x.at(range.start);
+        self.width = x.width();
+    }
+
+    /// Multiplies `rows` ≤ `ROWS` rows from `row` by a panel, `(width, columns)`.
+    #[inline(always)]
+    unsafe fn multiply<S: Simd, const ROWS: usize>(
+        &self,
+        (row, rows): (usize, usize),
+        panel: *const f32,
+        ahead: *const f32,
+        sums: &mut Sums<S, ROWS>,
+    ) {
+        let (columns, width) = (VECTORS * S::LANES, self.width);
+        unsafe {
+            let a = self.first.add(row * width);
+            *sums = [[S::splat(0.0); VECTORS]; ROWS];
+            if rows == ROWS {
+                tile::<S, ROWS, VECTORS>(sums, width, a, width, panel, columns, ahead);
+            } else {
+                // One by one, in the same order.
+                for (i, sums) in sums.iter_mut().enumerate().take(rows) {
+                    let mut one = [*sums];
+                    let a = a.add(i * width);
+                    tile::<S, 1, VECTORS>(&mut one, width, a, 0, panel, columns, ahead);
+                    *sums = one[0];
+                }
+            }
+        }
+    }
+}
 
 /// Multiplies f32 panels by f32 rows.
 pub(super) struct InF32<'a> {
     panels: &'a [f32],
-    first: *const f32,
-    inputs: usize,
+    inputs: Inputs,
 }
 
 impl<'a> InF32<'a> {
     pub(super) fn new(panels: &'a [f32]) -> Self {
         Self {
             panels,
-            first: std::ptr::null(),
-            inputs: 0,
+            inputs: Inputs::NONE,
         }
     }
 }
@@ -30,8 +75,7 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-        self.first = x.at(range.start);
-        self.inputs = x.width();
+        self.inputs.load(x, range);
     }
 
     #[inline(always)]
@@ -43,22 +87,76 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
         _inputs: Range<usize>,
         sums: &mut Sums<S, ROWS>,
     ) {
-        let columns = VECTORS * S::LANES;
+        let (columns, width) = (VECTORS * S::LANES, self.inputs.width);
         unsafe {
-            let a = self.first.add(row * self.inputs);
-            let b = self.panels.as_ptr().add(panel * columns * self.inputs);
-            *sums = [[S::splat(0.0); VECTORS]; ROWS];
-            if rows == ROWS {
-                tile::<S, ROWS, VECTORS>(sums, self.inputs, a, self.inputs, b, columns);
-            } else {
-                // One by one, in the same order.
-                for (i, sums) in sums.iter_mut().enumerate().take(rows) {
-                    let mut one = [*sums];
-                    let a = a.add(i * self.inputs);
-                    tile::<S, 1, VECTORS>(&mut one, self.inputs, a, 0, b, columns);
-                    *sums = one[0];
-                }
+            let panel = self.panels.as_ptr().add(panel * columns * width);
+            // Each tile prefetches another share of the next panel.
+            let ahead = panel.wrapping_add((columns + row / ROWS * LINE) * width);
+            self.inputs
+                .multiply::<S, ROWS>((row, rows), panel, ahead, sums);
+        }
+    }
+}
+
+/// Multiplies bfloat16 panels, widened to f32, by f32 rows.
+pub(super) struct Widened<'a> {
+    panels: &'a [u16],
+    /// Inputs of a panel, padded.
+    depth: usize,
+    /// `(depth, columns)`: the loaded panel.
+    room: &'a mut [f32],
+    inputs: Inputs,
+}
+
+impl<'a> Widened<'a> {
+    pub(super) fn new(panels: &'a [u16], depth: usize, room: &'a mut [f32]) -> Self {
+        Self {
+            panels,
+            depth,
+            room,
+            inputs: Inputs::NONE,
+        }
+    }
+}
+
+impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Widened<'_> {
+    const BYTES: usize = size_of::<f32>();
+
+    #[inline(always)]
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
+        self.inputs.load(x, range);
+    }
+
+    #[inline(always)]
+    unsafe fn load_panel(&mut self, panel: usize) {
+        let columns = VECTORS * S::LANES;
+        let panel = &self.panels[panel * columns * self.depth..][..columns * self.depth];
+        let pairs = panel.chunks_exact(2 * columns);
+        for (pairs, wide) in pairs.zip(self.room.chunks_exact_mut(2 * columns)) {
+            let (even, odd) = wide.split_at_mut(columns);
+            for ((pair, even), odd) in pairs.chunks_exact(2).zip(even).zip(odd) {
+                *even = f32::from_bits(u32::from(pair[0]) << 16);
+                *odd = f32::from_bits(u32::from(pair[1]) << 16);
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(
+        &self,
+        row: usize,
+        rows: usize,
+        panel: usize,
+        _inputs: Range<usize>,
+        sums: &mut Sums<S, ROWS>,
+    ) {
+        let next = (panel + 1) * VECTORS * S::LANES * self.depth;
+        let next = self.panels.as_ptr().wrapping_add(next).cast::<f32>();
+        let ahead = next.wrapping_add(row / ROWS * LINE * self.depth);
+        let panel = self.room.as_ptr();
+        unsafe {
+            self.inputs
+                .multiply::<S, ROWS>((row, rows), panel, ahead, sums)
         }
     }
 }

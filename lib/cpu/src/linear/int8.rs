@@ -99,10 +99,12 @@ impl Form {
             Isa::Avx512 => Self::by::<Avx512Pairs>(12),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512Vnni | Isa::Avx512Bf16 => Self::by::<Vnni>(12),
-            #[cfg(target_arch = "x86_64")]
             Isa::Amx => Self {
+                together: 4,
+                bytes: 1,
+                wide_bytes: 0,
                 zero_point: 0,
-                ..Self::by::<Vnni>(SIDE)
+                rows: SIDE,
             },
             #[cfg(not(target_arch = "x86_64"))]
             _ => unreachable!("no other CPU has it"),

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{Epilogue, VECTORS, Weights};
-use crate::activation;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
+use crate::{activation, cpu};
 
 /// The sums of a tile.
 pub(super) type Sums<S, const ROWS: usize> = [[<S as Simd>::V; VECTORS]; ROWS];
@@ -36,15 +36,19 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     );
 }
 
-/// Bytes of input rows that stay in a core's cache while all weights are read.
+/// Bytes of input rows that stay in a core's cache while all weights are read: the least, and the share of the second-level cache.
 const INPUT_BYTES: usize = 448 << 10;
+const INPUT_SHARE: (usize, usize) = (7, 16);
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
-    (INPUT_BYTES / bytes / inputs).max(if tile == 32 { 192 } else { MIN_ROWS }) / tile * tile
+    let (share, of) = INPUT_SHARE;
+    let cached = cpu::level_two_cache().map_or(0, |bytes| bytes * share / of);
+    (cached.max(INPUT_BYTES) / bytes / inputs).max(if tile == 32 { 192 } else { MIN_ROWS }) / tile
+        * tile
 }
 
 /// Returns the rows of memory for products of up to `rows` rows, in whole tiles.

@@ -155,3 +155,155 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
         }
     }
 }
+
+/// With the model of the instructions, so that packing and tails are tested on every CPU.
+#[cfg(test)]
+mod tests {
+    use super::super::{Epilogue, Panels, Weights, product};
+    use super::*;
+    use crate::aligned::Aligned;
+    use crate::amx::Model;
+    use crate::linear::Converted;
+    use crate::{Dtype, Isa, RowsMut};
+
+    const SHAPES: [(usize, usize, usize); 5] = [
+        (1, 1, 1),
+        (33, 40, 70),
+        (31, 96, 32),
+        (70, 160, 33),
+        // Added in pieces.
+        (40, 2600, 32),
+    ];
+
+    fn numbers(seed: u32, count: usize) -> Vec<f32> {
+        let spread = (1..=count as u32).map(|i| (i + seed).wrapping_mul(0x9e37_79b9) >> 8);
+        spread
+            .map(|spread| spread as f32 / (1 << 23) as f32 - 1.0)
+            .collect()
+    }
+
+    /// Weights whose panels are elsewhere.
+    fn without_panels(inputs: usize, bias: &[f32]) -> Weights {
+        let mut padded = bias.to_vec();
+        padded.resize(bias.len().next_multiple_of(SIDE), 0.0);
+        Weights {
+            isa: Isa::Portable,
+            inputs,
+            outputs: bias.len(),
+            panels: Panels::F32(Aligned::default()),
+            bias: padded,
+            gated: false,
+        }
+    }
+
+    /// The rows of `x` multiplied and added to ones.
+    fn added<M: Multiplier<<Model as TileUnit>::F, SIDE>>(
+        multiplier: M,
+        weights: &Weights,
+        x: &[f32],
+    ) -> Vec<f32> {
+        let rows = x.len() / weights.inputs;
+        let mut out = vec![1.0; rows * weights.outputs];
+        let into = &mut RowsMut::new(&mut out, weights.outputs);
+        let x = Rows::new(x, weights.inputs);
+        unsafe { product::products(multiplier, weights, x, into, Epilogue::Add(0.5)) }
+        out
+    }
+
+    /// The same by the kernels of an instruction set.
+    fn added_by(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32], x: &[f32]) -> Vec<f32> {
+        let weights = Weights::pack(isa, dtype, weight, bias).expect("memory");
+        let mut converted = Converted::default();
+        let rows = x.len() / weights.inputs;
+        converted.grow(&weights, rows).expect("memory");
+        let mut out = vec![1.0; rows * weights.outputs];
+        let into = &mut RowsMut::new(&mut out, weights.outputs);
+        let (x, then) = (Rows::new(x, weights.inputs), Epilogue::Add(0.5));
+        weights.apply(x, into, then, Some(&mut converted));
+        out
+    }
+
+    #[test]
+    fn products_of_bfloat16() {
+        for (rows, inputs, outputs) in SHAPES {
+            let rounded = |seed, count| -> Vec<f32> {
+                let numbers = numbers(seed, count).into_iter();
+                numbers
+                    .map(|value| half::bf16::from_f32(value).to_f32())
+                    .collect()
+            };
+            let (x, weight) = (rounded(1, rows * inputs), rounded(2, outputs * inputs));
+            let bias = numbers(3, outputs);
+            let depth = inputs.next_multiple_of(HALVES);
+            let mut panels = vec![0u16; outputs.next_multiple_of(SIDE) * depth];
+            for (output, row) in weight.chunks(inputs).enumerate() {
+                for (k, &value) in row.iter().enumerate() {
+                    let pair = (output / SIDE * depth / 2 + k / 2) * SIDE + output % SIDE;
+                    panels[2 * pair + k % 2] = half::bf16::from_f32(value).to_bits();
+                }
+            }
+            // Of an earlier use.
+            let mut converted =
+                vec![f32::NAN.to_bits() as u16; rows.next_multiple_of(SIDE) * depth];
+            let halves = Halves {
+                unit: Model::start(),
+                panels: panels.as_ptr(),
+                converted: converted.as_mut_ptr(),
+                depth,
+            };
+            let found = added(halves, &without_panels(inputs, &bias), &x);
+            for (row, found) in x.chunks(inputs).zip(found.chunks(outputs)) {
+                for ((weight, &bias), &found) in weight.chunks(inputs).zip(&bias).zip(found) {
+                    let products = row
+                        .iter()
+                        .zip(weight)
+                        .map(|(&x, &w)| f64::from(x) * f64::from(w));
+                    let expected = 1.0 + 0.5 * (products.sum::<f64>() + f64::from(bias));
+                    let error = (f64::from(found) - expected).abs() / expected.abs().max(1.0);
+                    assert!(
+                        error < 1e-6,
+                        "{inputs}: {found}, expected {expected}"
+                    );
+                }
+            }
+            if Isa::Amx.is_available() {
+                assert!(found == added_by(Isa::Amx, Dtype::Bf16, &weight, &bias, &x));
+            }
+        }
+    }
+
+    #[test]
+    fn products_of_integers_are_those_of_other_instructions_to_the_bit() {
+        for (rows, inputs, outputs) in SHAPES {
+            let (x, weight) = (numbers(1, rows * inputs), numbers(2, outputs * inputs));
+            let bias = numbers(3, outputs);
+            let padded = outputs.next_multiple_of(SIDE);
+            let mut panels = int8::Panels::zeros(Isa::Amx, padded, inputs).expect("memory");
+            for (panel, mut buffer) in panels.buffers(Isa::Amx, inputs).enumerate() {
+                for column in 0..SIDE.min(outputs - panel * SIDE) {
+                    let row = &weight[(panel * SIDE + column) * inputs..][..inputs];
+                    for (group, values) in row.chunks(GROUP).enumerate() {
+                        let integers = buffer.quantize(group * SIDE + column, values);
+                        for (at, &integer) in integers.iter().enumerate().take(values.len()) {
+                            let k = group * GROUP + at;
+                            buffer.weights[(k / 4 * SIDE + column) * 4 + k % 4] = integer;
+                        }
+                    }
+                }
+            }
+            let depth = inputs.next_multiple_of(STEP);
+            let room = rows.next_multiple_of(SIDE);
+            let mut quantized = vec![77u8; room * depth];
+            let mut scales = vec![f32::NAN; room * inputs.div_ceil(GROUP)];
+            let bytes = Bytes {
+                unit: Model::start(),
+                panels: &panels,
+                quantized: quantized.as_mut_ptr(),
+                scales: scales.as_mut_ptr(),
+                inputs,
+            };
+            let found = added(bytes, &without_panels(inputs, &bias), &x);
+            assert!(found == added_by(Isa::Portable, Dtype::Int8, &weight, &bias, &x));
+        }
+    }
+}

@@ -451,10 +451,6 @@ fn layers_that_are_read_when_they_are_computed_are_the_same() {
 /// Every parameter of the layers is rounded to bfloat16 where they are computed in it, biases too.
 #[test]
 fn in_bfloat16_weights_and_biases_are_rounded() {
-    if !plmkit_cpu::Isa::best().has_bf16() {
-        eprintln!("skipped: this CPU multiplies no bfloat16");
-        return;
-    }
     let bf16 = ComputeOptions {
         dtype: Some(Type::Bf16),
         ..ComputeOptions::default()

@@ -1,0 +1,299 @@
+//! Attention in bfloat16 by products of tiles: 32 queries at once.
+
+use std::f32::consts::LOG2_E;
+
+use super::packed::{NONE, add_floor};
+use super::{Scratch, Task};
+use crate::amx::{Operands, SIDE, STEP, TileUnit};
+use crate::exp::{COARSE, FINE, exp2};
+use crate::simd::{Simd, prefetch};
+use crate::{Rows, RowsMut};
+
+/// The keys of a block: their scores with 32 queries fill two thirds of a first-level cache.
+const KEYS: usize = 256;
+/// The values of bfloat16 in a step.
+const HALVES: usize = STEP / size_of::<u16>();
+/// The sums of a block of rows and columns.
+const SUMS: usize = SIDE * SIDE;
+
+/// Returns the values of f32 for 32 queries with `dim` channels, their scores and mixes.
+pub(super) const fn room(dim: usize) -> usize {
+    let wide = dim.next_multiple_of(SIDE);
+    SIDE * KEYS + SIDE * wide + SIDE * wide / 2
+}
+
+/// Packed keys and values, and memory for 32 queries.
+struct Head<'a, U> {
+    unit: U,
+    qkv: Rows<'a>,
+    /// The first channel of queries.
+    channel: usize,
+    dim: usize,
+    /// The channels, padded to whole tiles.
+    wide: usize,
+    /// `(length/32, wide/2, 32, 2)`
+    keys: *mut u16,
+    /// `(length/2, wide, 2)`
+    values: *mut u16,
+    /// `(KEYS/32, 32, 32)`: scores, which weights of bfloat16 replace.
+    scores: *mut f32,
+    /// `(wide/32, 32, 32)`
+    mixed: *mut f32,
+    /// `(wide/32, 32, 32)`
+    queries: *mut u16,
+}
+
+/// See [`attention`](super::attention).
+#[inline(always)]
+pub(super) unsafe fn attend<U: TileUnit>(
+    task: Task<'_>,
+    out: &mut RowsMut<'_>,
+    scratch: &mut Scratch,
+) {
+    let (qkv, dim) = (task.qkv, task.head.dim);
+    let wide = dim.next_multiple_of(SIDE);
+    let scores = scratch.block.as_mut_ptr();
+    let mixed = scores.wrapping_add(SIDE * KEYS);
+    let head = Head {
+        unit: U::start(),
+        qkv,
+        channel: task.head.number * dim,
+        dim,
+        wide,
+        keys: scratch.keys.as_mut_ptr().cast(),
+        values: scratch.values.as_mut_ptr().cast(),
+        scores,
+        mixed,
+        queries: mixed.wrapping_add(SIDE * wide).cast(),
+    };
+    unsafe { head.pack() };
+    for first in task.queries.clone().step_by(SIDE) {
+        let count = SIDE.min(task.queries.end - first);
+        unsafe { head.mix(first, count, out, first - task.queries.start) };
+    }
+}
+
+impl<U: TileUnit> Head<'_, U> {
+    /// Loads 16 channels of a row; those past the last row and channel are zero.
+    #[inline(always)]
+    unsafe fn load(&self, row: usize, first: usize, at: usize) -> <U::F as Simd>::V {
+        let count = if row < self.qkv.rows() {
+            self.dim.saturating_sub(at)
+        } else {
+            0
+        };
+        let row = self.qkv.first().wrapping_add(row * self.qkv.width());
+        unsafe { U::F::load_some(row.wrapping_add(first + at), count) }
+    }
+
+    /// Packs keys and values.
+    #[inline(always)]
+    unsafe fn pack(&self) {
+        let (length, hidden, wide) = (self.qkv.rows(), self.qkv.width() / 3, self.wide);
+        let (keys, values) = (self.channel + hidden, self.channel + 2 * hidden);
+        let words = wide / 2;
+        // (32, words)
+        let some = self.scores.cast::<u32>();
+        for first in (0..length).step_by(SIDE) {
+            unsafe {
+                for (i, row) in (first..first + SIDE).enumerate() {
+                    for at in (0..wide).step_by(HALVES) {
+                        let low = self.load(row, keys, at);
+                        let high = self.load(row, keys, at + 16);
+                        U::store_bf16(some.add(i * words + at / 2).cast(), low, high);
+                    }
+                }
+                let panel = self.keys.add(first * wide).cast::<f32>();
+                for word in (0..words).step_by(4) {
+                    for half in [0, 16] {
+                        let from = some.add(half * words + word).cast();
+                        for (i, column) in U::F::columns(from, words).into_iter().enumerate() {
+                            U::F::store(panel.add((word + i) * SIDE + half), column);
+                        }
+                    }
+                }
+                for row in (first..first + SIDE).step_by(2) {
+                    for at in (0..wide).step_by(16) {
+                        let low = self.load(row, values, at);
+                        let high = self.load(row + 1, values, at);
+                        let to = self.values.add(row * wide + 2 * at);
+                        U::store_pairs(to, low, high);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Computes the mixes of `count` queries from `first` and writes them to rows of `out` from `to`.
+    #[inline(always)]
+    unsafe fn mix(&self, first: usize, count: usize, out: &mut RowsMut<'_>, to: usize) {
+        let (length, wide) = (self.qkv.rows(), self.wide);
+        let mut largest = [NONE; SIDE];
+        let mut sums = [unsafe { U::F::splat(0.0) }; SIDE];
+        unsafe {
+            self.load_queries(first, count);
+            for key in (0..length).step_by(KEYS) {
+                let panels = KEYS.min(length - key).div_ceil(SIDE);
+                for panel in 0..panels {
+                    let keys = self.keys.add((key + panel * SIDE) * wide).cast();
+                    let operands = Operands {
+                        left: self.queries.cast(),
+                        left_step: SIDE * STEP,
+                        right: keys,
+                        right_row: 2 * STEP,
+                        steps: wide / HALVES,
+                        ahead: keys.wrapping_add(wide * STEP),
+                    };
+                    self.unit
+                        .bf16(self.scores.add(panel * SUMS), false, operands);
+                }
+                if !(length - key).is_multiple_of(SIDE) && length - key < KEYS {
+                    let last = self.scores.add((panels - 1) * SUMS);
+                    add_floor::<U::F>(last, count, (length - key) % SIDE);
+                }
+                for row in 0..count {
+                    let (down, sum) = self.soften(row, panels, &mut largest[row]);
+                    sums[row] = U::F::mul_add(sums[row], down, sum);
+                    if key > 0 {
+                        for at in (0..wide).step_by(16) {
+                            let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
+                            U::F::store(mixed, U::F::mul(U::F::load(mixed), down));
+                        }
+                    }
+                }
+                for channel in (0..wide).step_by(SIDE) {
+                    let values = self.values.add(key * wide + 2 * channel).cast();
+                    let operands = Operands {
+                        left: self.scores.cast(),
+                        left_step: SUMS * size_of::<f32>(),
+                        right: values,
+                        right_row: wide * 4,
+                        steps: panels,
+                        ahead: values,
+                    };
+                    self.unit
+                        .bf16(self.mixed.add(channel * SIDE), key > 0, operands);
+                }
+            }
+            for (row, &sum) in sums.iter().enumerate().take(count) {
+                let share = U::F::splat(1.0 / U::F::sum(sum));
+                let to = out.at(to + row).add(self.channel);
+                for at in (0..self.dim).step_by(16) {
+                    let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
+                    let value = U::F::mul(U::F::load(mixed), share);
+                    U::F::store_some(to.add(at), self.dim - at, value);
+                }
+            }
+        }
+    }
+
+    /// Loads `count` queries from `first`, scaled for scores that are exponents of 2.
+    #[inline(always)]
+    unsafe fn load_queries(&self, first: usize, count: usize) {
+        unsafe {
+            let scale = U::F::splat(LOG2_E / (self.dim as f32).sqrt());
+            for i in 0..count {
+                let row = first + i;
+                for at in (0..self.wide).step_by(HALVES) {
+                    let low = U::F::mul(self.load(row, self.channel, at), scale);
+                    let high = U::F::mul(self.load(row, self.channel, at + 16), scale);
+                    U::store_bf16(self.queries.add(at * SIDE + i * HALVES), low, high);
+                }
+                // The next head, which is the neighbour of this one, is not yet in a cache.
+                let (hidden, query) = (self.qkv.width() / 3, self.qkv.at(row).add(self.channel));
+                for ahead in [self.dim, hidden + self.dim, 2 * hidden + self.dim] {
+                    for k in (0..self.dim).step_by(16) {
+                        prefetch(query.wrapping_add(ahead + k));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Replaces the scores of a row by softmax weights relative to the largest so far. Returns the factor of weights before, and the sum
+    /// of these in lanes.
+    #[inline(always)]
+    unsafe fn soften(
+        &self,
+        row: usize,
+        panels: usize,
+        largest: &mut f32,
+    ) -> (<U::F as Simd>::V, <U::F as Simd>::V) {
+        unsafe {
+            let scores = self.scores.add(row * SIDE);
+            let mut most = [U::F::splat(*largest); 2];
+            for panel in 0..panels {
+                let scores = scores.add(panel * SUMS);
+                most[0] = U::F::max(most[0], U::F::load(scores));
+                most[1] = U::F::max(most[1], U::F::load(scores.add(16)));
+            }
+            let before = *largest;
+            *largest = U::F::largest(U::F::max(most[0], most[1]));
+            let down = exp2::<U::F>(U::F::splat(before - *largest), FINE);
+            let most = U::F::splat(*largest);
+            let mut sums = [U::F::splat(0.0); 2];
+            for panel in 0..panels {
+                let from = scores.add(panel * SUMS);
+                let low = exp2::<U::F>(U::F::sub(U::F::load(from), most), COARSE);
+                let high = exp2::<U::F>(U::F::sub(U::F::load(from.add(16)), most), COARSE);
+                sums = [U::F::add(sums[0], low), U::F::add(sums[1], high)];
+                // A row of weights takes half of the memory: that of scores that are done.
+                let to = self.scores.add(panel * SUMS).cast::<u16>();
+                U::store_bf16(to.add(row * HALVES), low, high);
+            }
+            (down, U::F::add(sums[0], sums[1]))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::amx::Model;
+    use crate::{AttentionHead, Dtype, Isa, attention};
+
+    /// With the model of the instructions, so that packing and tails are tested on every CPU.
+    #[test]
+    fn tiles_of_any_length_and_head_lose_what_rounding_loses() {
+        for (length, dim) in [(1, 16), (31, 24), (33, 32), (257, 64), (300, 6), (520, 40)] {
+            let (heads, width) = (2, 6 * dim);
+            let spread = (1..=(length * width) as u32).map(|i| i.wrapping_mul(0x9e37_79b9) >> 8);
+            let qkv = spread.map(|spread| spread as f32 / (1 << 22) as f32 - 2.0);
+            let qkv: Vec<f32> = qkv
+                .map(|value| half::bf16::from_f32(value).to_f32())
+                .collect();
+            let mut scratch = Scratch::default();
+            scratch.grow(length, dim).expect("memory");
+            for memory in [&mut scratch.keys, &mut scratch.values, &mut scratch.block] {
+                memory.fill(f32::NAN); // Of an earlier use.
+            }
+            for number in 0..heads {
+                let head = AttentionHead { number, dim };
+                let queries = length / 3..length;
+                let qkv = Rows::new(&qkv, width);
+                let size = queries.len() * heads * dim;
+                let (mut found, mut expected) = (vec![0.0; size], vec![0.0; size]);
+                let into = &mut RowsMut::new(&mut expected, heads * dim);
+                attention(
+                    Isa::Portable,
+                    Dtype::F32,
+                    qkv,
+                    head,
+                    queries.clone(),
+                    into,
+                    &mut scratch,
+                );
+                let into = &mut RowsMut::new(&mut found, heads * dim);
+                let task = Task { qkv, head, queries };
+                unsafe { attend::<Model>(task, into, &mut scratch) }
+                for (found, expected) in found.iter().zip(&expected) {
+                    let error = (found - expected).abs();
+                    assert!(
+                        error < 0.02,
+                        "{length} of {dim}: {found}, expected {expected}"
+                    );
+                }
+            }
+        }
+    }
+}
