@@ -307,7 +307,12 @@ fn narrow_types_are_close_and_are_other_work() {
     let model = test_data("model-tiny");
     run(&mut case.embed(&model, "f32.parquet", &[]));
     let expected = case.means("f32.parquet");
-    let kernels = [("bf16", "auto"), ("bf16", "portable"), ("int8", "auto"), ("int8", "portable")];
+    let kernels = [
+        ("bf16", "auto"),
+        ("bf16", "portable"),
+        ("int8", "auto"),
+        ("int8", "portable"),
+    ];
     let of_this_cpu = [
         ("bf16", "avx512_bf16", Isa::Avx512Bf16.is_available()),
         ("int8", "avx_vnni", Isa::AvxVnni.is_available()),

@@ -97,6 +97,10 @@ pub fn attention(
         "there is such a head"
     );
     assert!(queries.end <= qkv.rows(), "the queries are of the sequence");
+    assert!(
+        !out.is_in_tiles() || isa == Isa::Amx && dtype == Dtype::Bf16,
+        "only tiles are mixed to tiles"
+    );
     assert!(scratch.holds(qkv.rows(), head.dim), "the scratch has grown");
     let task = Task { qkv, head, queries };
     match dtype {

@@ -19,14 +19,20 @@ macro_rules! dispatch {
             unsafe fn avx2($($name: $kind),*) {
                 unsafe { $function::<$crate::simd::Avx2>($($name),*) }
             }
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            unsafe fn amx($($name: $kind),*) {
+                unsafe { $function::<$crate::simd::Avx512>($($name),*) }
+            }
             match isa {
                 $crate::Isa::Portable => unsafe {
                     $function::<$crate::simd::Portable>($($name),*)
                 },
                 $crate::Isa::Avx2 | $crate::Isa::AvxVnni => unsafe { avx2($($name),*) },
-                $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 | $crate::Isa::Amx => unsafe {
+                $crate::Isa::Avx512 | $crate::Isa::Avx512Vnni | $crate::Isa::Avx512Bf16 => unsafe {
                     avx512($($name),*)
                 },
+                $crate::Isa::Amx => unsafe { amx($($name),*) },
             }
         }
         #[cfg(not(target_arch = "x86_64"))]

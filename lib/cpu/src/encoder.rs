@@ -4,10 +4,11 @@ use std::ops::Range;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::attention::{AttentionHead, Scratch, attention};
+use crate::rows;
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{
-    Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, Rows,
-    RowsMut, Weights,
+    Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, RowsMut,
+    Weights,
 };
 
 /// The parameters of a layer.
@@ -122,6 +123,33 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
     pieces
 }
 
+/// Returns the type of attention in a layer.
+fn attention_dtype(layer: &Layer, in_f32: bool, readout: &Readout) -> Dtype {
+    let head_dim = layer.attention_norm.weight.len() / readout.heads;
+    let multiplies_halves = layer.qkv.dtype() != Dtype::F32 && !in_f32 && readout.isa.has_bf16();
+    // bfloat16 multiplies channels in pairs.
+    if multiplies_halves && head_dim.is_multiple_of(2) {
+        Dtype::Bf16
+    } else {
+        Dtype::F32
+    }
+}
+
+/// Returns a matrix of inputs of `weights` in `memory`.
+fn rows_for<'a>(
+    weights: &Weights,
+    in_f32: bool,
+    memory: &'a mut [f32],
+    rows: usize,
+) -> RowsMut<'a> {
+    let inputs = weights.inputs();
+    if weights.take_tiles(in_f32) {
+        RowsMut::tiles(memory, rows, inputs)
+    } else {
+        RowsMut::new(&mut memory[..rows * inputs], inputs)
+    }
+}
+
 impl Encoder {
     /// Applies layers, of which the first is number `first`, to `x`, `(tokens, hidden)`, in place. With `in_f32`, bfloat16 weights are
     /// widened and all products are in f32; int8 weights do not support it. `collector` has the sequences, and sees the output of
@@ -164,7 +192,12 @@ impl Encoder {
             in_f32,
             x: RowsMut::new(x, hidden),
             qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
-            mixed: RowsMut::new(&mut mixed[..tokens * hidden], hidden),
+            mixed: rows_for(
+                &layer.out,
+                attention_dtype(layer, in_f32, readout) == Dtype::F32,
+                mixed,
+                tokens,
+            ),
             positions,
             rotations,
             blocks,
@@ -219,7 +252,7 @@ impl Encoder {
             }
         }
         self.qkv.grow(tokens * 3 * hidden)?;
-        self.mixed.grow(tokens * hidden)?;
+        self.mixed.grow(rows::room(tokens, hidden))?;
         if self.thread_scratch.len() < threads {
             self.thread_scratch
                 .resize_with(threads, ThreadScratch::default);
@@ -230,8 +263,8 @@ impl Encoder {
             .max()
             .unwrap_or(0);
         for scratch in &mut self.thread_scratch[..threads] {
-            scratch.normed.grow(rows * hidden)?;
-            scratch.wide.grow(rows * wide)?;
+            scratch.normed.grow(rows::room(rows, hidden))?;
+            scratch.wide.grow(rows::room(rows, wide))?;
             scratch.converted.in_f32 = in_f32;
             for layer in layers {
                 for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
@@ -324,7 +357,6 @@ impl ForwardPass<'_> {
                 converted,
                 ..
             } = scratch;
-            let normed = &mut normed[..rows.len() * hidden];
             if let Some(before) = layer.checked_sub(1) {
                 let Layer {
                     out,
@@ -336,27 +368,24 @@ impl ForwardPass<'_> {
                 } = &self.layers[before];
                 let add = Epilogue::Add(*branch_scale);
                 out.apply(mixed, &mut x, add, Some(converted));
-                ffn_norm.apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                let wide = &mut wide[..rows.len() * up.outputs()];
-                let into = &mut RowsMut::new(wide, up.outputs());
+                let mut normed = rows_for(up, self.in_f32, normed, rows.len());
+                ffn_norm.apply(isa, x.as_rows(), &mut normed);
+                let into = &mut rows_for(down, self.in_f32, wide, rows.len());
                 let activation = if up.is_gated() {
                     Epilogue::SwiGlu
                 } else {
                     Epilogue::Gelu
                 };
-                up.apply(Rows::new(normed, hidden), into, activation, Some(converted));
+                up.apply(normed.as_rows(), into, activation, Some(converted));
                 down.apply(into.as_rows(), &mut x, add, Some(converted));
             }
             if let Some(next) = self.layers.get(layer) {
                 let mut qkv = qkv;
-                next.attention_norm
-                    .apply(isa, x.as_rows(), &mut RowsMut::new(normed, hidden));
-                next.qkv.apply(
-                    Rows::new(normed, hidden),
-                    &mut qkv,
-                    Epilogue::Store,
-                    Some(converted),
-                );
+                let mut normed = rows_for(&next.qkv, self.in_f32, normed, rows.len());
+                next.attention_norm.apply(isa, x.as_rows(), &mut normed);
+                let then = Epilogue::Store;
+                next.qkv
+                    .apply(normed.as_rows(), &mut qkv, then, Some(converted));
                 for (norm, column) in next.query_key_norms.iter().flatten().zip([0, hidden]) {
                     norm.apply_in_place(isa, &mut qkv, column);
                 }
@@ -372,16 +401,7 @@ impl ForwardPass<'_> {
 
     fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
         let head_dim = self.hidden / self.readout.heads;
-        let narrow = match self.layers[layer].qkv.dtype() {
-            Dtype::F32 | Dtype::F16 => false,
-            Dtype::Bf16 | Dtype::Int8 => !self.in_f32 && self.readout.isa.has_bf16(),
-        };
-        // bfloat16 multiplies channels in pairs.
-        let dtype = if narrow && head_dim.is_multiple_of(2) {
-            Dtype::Bf16
-        } else {
-            Dtype::F32
-        };
+        let dtype = attention_dtype(&self.layers[layer], self.in_f32, self.readout);
         while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
             let Piece {
                 sequence,

@@ -26,7 +26,12 @@ impl LayerNorm {
             (width, width, width, x.rows()),
             "the shapes fit"
         );
-        let (norm, rows) = (self, x.rows());
+        let norm = self;
+        if out.is_in_tiles() {
+            dispatch!(isa, apply_to_tiles(norm: &LayerNorm, x: Rows<'_>, out: &RowsMut<'_>));
+            return;
+        }
+        let rows = x.rows();
         let (from, to) = ((x.first(), width), (out.first(), width));
         dispatch!(isa, apply(norm: &LayerNorm, rows: usize, from: (*const f32, usize), to: (*mut f32, usize)));
     }
@@ -53,20 +58,48 @@ unsafe fn apply<S: Simd>(
     (from, from_stride): (*const f32, usize),
     (to, to_stride): (*mut f32, usize),
 ) {
-    let width = norm.weight.len();
-    let whole = width / S::LANES * S::LANES;
     for row in 0..rows {
         unsafe {
             let (from, to) = (from.add(row * from_stride), to.add(row * to_stride));
-            let sum = sum::<S>(from, 0..whole) + sum::<Scalar>(from, whole..width);
-            let mean = sum / width as f32;
-            let squares =
-                squares::<S>(from, mean, 0..whole) + squares::<Scalar>(from, mean, whole..width);
-            // A variance beyond f32 gives NaN: by 1/∞, the row would become the bias, without a sign that it is lost.
-            let scale = 1.0 / (squares / width as f32 + norm.eps).sqrt() + squares * 0.0;
-            normalise::<S>(norm, from, to, mean, scale, 0..whole);
-            normalise::<Scalar>(norm, from, to, mean, scale, whole..width);
+            let store = |at, v| S::store(to.add(at), v);
+            normalise::<S>(norm, from, store, |at, v| Scalar::store(to.add(at), v));
         }
+    }
+}
+
+/// Normalises rows to tiles.
+#[inline(always)]
+unsafe fn apply_to_tiles<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &RowsMut<'_>) {
+    for row in 0..x.rows() {
+        unsafe {
+            let half = |at| out.half(row, at);
+            let store = |at, v| S::store_bf16(half(at), v);
+            normalise::<S>(norm, x.at(row), store, |at, v| {
+                Scalar::store_bf16(half(at), v)
+            });
+        }
+    }
+}
+
+/// Normalises a row and stores it, vector by vector and then value by value.
+#[inline(always)]
+unsafe fn normalise<S: Simd>(
+    norm: &LayerNorm,
+    from: *const f32,
+    store: impl Fn(usize, S::V),
+    store_one: impl Fn(usize, [f32; 1]),
+) {
+    let width = norm.weight.len();
+    let whole = width / S::LANES * S::LANES;
+    unsafe {
+        let sum = sum::<S>(from, 0..whole) + sum::<Scalar>(from, whole..width);
+        let mean = sum / width as f32;
+        let squares =
+            squares::<S>(from, mean, 0..whole) + squares::<Scalar>(from, mean, whole..width);
+        // A variance beyond f32 gives NaN: by 1/∞, the row would become the bias, without a sign that it is lost.
+        let scale = 1.0 / (squares / width as f32 + norm.eps).sqrt() + squares * 0.0;
+        scaled::<S>(norm, from, store, (mean, scale), 0..whole);
+        scaled::<Scalar>(norm, from, store_one, (mean, scale), whole..width);
     }
 }
 
@@ -106,12 +139,11 @@ unsafe fn total<S: Simd>(sums: [S::V; CHAINS]) -> f32 {
 }
 
 #[inline(always)]
-unsafe fn normalise<S: Simd>(
+unsafe fn scaled<S: Simd>(
     norm: &LayerNorm,
     from: *const f32,
-    to: *mut f32,
-    mean: f32,
-    scale: f32,
+    store: impl Fn(usize, S::V),
+    (mean, scale): (f32, f32),
     range: Range<usize>,
 ) {
     unsafe {
@@ -120,7 +152,7 @@ unsafe fn normalise<S: Simd>(
             let weight = S::load(norm.weight.as_ptr().add(at));
             let bias = S::load(norm.bias.as_ptr().add(at));
             let v = S::mul_add(S::mul(apart, S::splat(scale)), weight, bias);
-            S::store(to.add(at), v);
+            store(at, v);
         }
     }
 }

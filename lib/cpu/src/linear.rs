@@ -183,12 +183,22 @@ impl Weights {
         }
     }
 
+    /// Whether products, not [in f32](Converted::in_f32), take rows in tiles.
+    pub(crate) fn take_tiles(&self, in_f32: bool) -> bool {
+        matches!(self.panels, Panels::Bf16(_)) && self.isa == Isa::Amx && !in_f32
+    }
+
     /// Returns the rows that are multiplied together, or half as many.
     pub(crate) fn tile_rows(&self) -> usize {
         match self.panels {
             Panels::F32(_) => 12,
             Panels::Bf16(_) | Panels::Int8(_) => bf16::tile_rows(self.isa),
         }
+    }
+
+    /// Returns the values of an input row.
+    pub(crate) fn inputs(&self) -> usize {
+        self.inputs
     }
 
     /// Returns the values of an output row.
@@ -218,6 +228,15 @@ impl Weights {
             (x.width(), out.width(), out.rows()),
             (self.inputs, self.outputs(), x.rows()),
             "the shapes fit"
+        );
+        assert!(
+            !x.is_in_tiles()
+                || self.take_tiles(converted.as_ref().is_some_and(|converted| converted.in_f32)),
+            "these products take tiles"
+        );
+        assert!(
+            !out.is_in_tiles() || !matches!(epilogue, Epilogue::Add(_)),
+            "nothing is added to tiles"
         );
         assert_eq!(
             epilogue == Epilogue::SwiGlu,

@@ -1,24 +1,42 @@
-//! Matrices in memory.
+//! Matrices in memory: f32 row by row, or bfloat16 in the order that [products of tiles](crate::amx) read.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// A `(rows, width)` matrix, row by row.
+use crate::amx::SIDE;
+
+/// A `(rows, width)` matrix.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     first: *const f32,
     count: usize,
     width: usize,
+    /// The rows in memory before the first one, if the matrix is in tiles: `(rows/32, width/32, 32, 32)`, padded.
+    tiles: Option<usize>,
     lifetime: PhantomData<&'a [f32]>,
 }
 
-/// A writable `(rows, width)` matrix, row by row.
+/// A writable `(rows, width)` matrix.
 #[derive(Debug)]
 pub struct RowsMut<'a> {
     first: *mut f32,
     count: usize,
     width: usize,
+    /// As in [`Rows`].
+    tiles: Option<usize>,
     lifetime: PhantomData<&'a mut [f32]>,
+}
+
+/// Returns the values of memory for rows in either form.
+pub(crate) fn room(rows: usize, width: usize) -> usize {
+    rows.next_multiple_of(SIDE) * width.next_multiple_of(SIDE)
+}
+
+/// Returns where a value of a matrix in tiles is, in its memory.
+#[inline(always)]
+fn place(width: usize, row: usize, column: usize) -> usize {
+    let width = width.next_multiple_of(SIDE);
+    (row / SIDE * width + column / SIDE * SIDE + row % SIDE) * SIDE + column % SIDE
 }
 
 // SAFETY: they are borrowed slices of f32.
@@ -38,16 +56,17 @@ impl<'a> Rows<'a> {
     /// A matrix of all `values`.
     pub fn new(values: &'a [f32], width: usize) -> Self {
         // SAFETY: the values are borrowed, and the number of rows is theirs.
-        unsafe { Self::from_raw(values.as_ptr(), rows_of(values.len(), width), width) }
+        unsafe { Self::from_raw(values.as_ptr(), rows_of(values.len(), width), width, None) }
     }
 
     /// # Safety
     /// All values exist, and nothing writes to them.
-    unsafe fn from_raw(first: *const f32, rows: usize, width: usize) -> Self {
+    unsafe fn from_raw(first: *const f32, rows: usize, width: usize, tiles: Option<usize>) -> Self {
         Self {
             first,
             count: rows,
             width,
+            tiles,
             lifetime: PhantomData,
         }
     }
@@ -68,6 +87,25 @@ impl<'a> Rows<'a> {
         unsafe { std::slice::from_raw_parts(self.first, self.count * self.width) }
     }
 
+    /// Whether the matrix is in tiles.
+    pub(crate) fn is_in_tiles(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// Returns the address of a row, and of the 31 after it, of a matrix in tiles.
+    ///
+    /// # Panics
+    /// If it is not the first of a tile.
+    pub(crate) fn tiles_at(&self, row: usize) -> Option<*const u16> {
+        let row = self.tiles? + row;
+        assert!(row.is_multiple_of(SIDE), "tiles are whole");
+        Some(
+            self.first
+                .cast::<u16>()
+                .wrapping_add(place(self.width, row, 0)),
+        )
+    }
+
     /// Returns the address of the first row.
     pub(crate) fn first(&self) -> *const f32 {
         self.first
@@ -75,7 +113,7 @@ impl<'a> Rows<'a> {
 
     /// Returns the address of a row.
     pub(crate) fn at(&self, row: usize) -> *const f32 {
-        debug_assert!(row < self.count);
+        debug_assert!(row < self.count && self.tiles.is_none());
         // SAFETY: the row is one of the matrix.
         unsafe { self.first.add(row * self.width) }
     }
@@ -85,16 +123,49 @@ impl<'a> RowsMut<'a> {
     /// A matrix of all `values`.
     pub fn new(values: &'a mut [f32], width: usize) -> Self {
         // SAFETY: the values are borrowed exclusively, and the number of rows is theirs.
-        unsafe { Self::from_raw(values.as_mut_ptr(), rows_of(values.len(), width), width) }
+        unsafe {
+            Self::from_raw(
+                values.as_mut_ptr(),
+                rows_of(values.len(), width),
+                width,
+                None,
+            )
+        }
+    }
+
+    /// A matrix in tiles in `memory`, which has [`room`] for it.
+    pub(crate) fn tiles(memory: &'a mut [f32], rows: usize, width: usize) -> Self {
+        let memory = &mut memory[..room(rows, width) / 2];
+        if !width.is_multiple_of(SIDE) {
+            // Whatever was there would be multiplied.
+            memory.fill(0.0);
+        }
+        // SAFETY: the values are borrowed exclusively, and there are enough.
+        unsafe { Self::from_raw(memory.as_mut_ptr(), rows, width, Some(0)) }
+    }
+
+    /// Whether the matrix is in tiles.
+    pub(crate) fn is_in_tiles(&self) -> bool {
+        self.tiles.is_some()
+    }
+
+    /// Returns the address of a value of a matrix in tiles. The following ones of the row are beside it, to the next multiple of 32.
+    #[inline(always)]
+    pub(crate) fn half(&self, row: usize, column: usize) -> *mut u16 {
+        debug_assert!(row < self.count && column < self.width.next_multiple_of(SIDE));
+        let row = self.tiles.unwrap_or(0) + row;
+        let place = place(self.width, row, column);
+        self.first.cast::<u16>().wrapping_add(place)
     }
 
     /// # Safety
     /// All values exist, and nothing else accesses the values that will be written.
-    unsafe fn from_raw(first: *mut f32, rows: usize, width: usize) -> Self {
+    unsafe fn from_raw(first: *mut f32, rows: usize, width: usize, tiles: Option<usize>) -> Self {
         Self {
             first,
             count: rows,
             width,
+            tiles,
             lifetime: PhantomData,
         }
     }
@@ -102,7 +173,7 @@ impl<'a> RowsMut<'a> {
     /// Returns the same rows for reading.
     pub fn as_rows(&self) -> Rows<'_> {
         // SAFETY: the result borrows `self`.
-        unsafe { Rows::from_raw(self.first, self.count, self.width) }
+        unsafe { Rows::from_raw(self.first, self.count, self.width, self.tiles) }
     }
 
     /// Returns some of the rows for reading, while other threads use other values.
@@ -113,8 +184,8 @@ impl<'a> RowsMut<'a> {
         assert!(range.end <= self.count);
         // SAFETY: the matrix has these rows.
         unsafe {
-            let first = self.first.add(range.start * self.width);
-            Rows::from_raw(first, range.len(), self.width)
+            let (first, tiles) = self.skip(range.start);
+            Rows::from_raw(first, range.len(), self.width, tiles)
         }
     }
 
@@ -126,8 +197,16 @@ impl<'a> RowsMut<'a> {
         assert!(range.end <= self.count);
         // SAFETY: the matrix has these rows.
         unsafe {
-            let first = self.first.add(range.start * self.width);
-            Self::from_raw(first, range.len(), self.width)
+            let (first, tiles) = self.skip(range.start);
+            Self::from_raw(first, range.len(), self.width, tiles)
+        }
+    }
+
+    /// Returns the place of a row of the matrix.
+    unsafe fn skip(&self, row: usize) -> (*mut f32, Option<usize>) {
+        match self.tiles {
+            Some(before) => (self.first, Some(before + row)),
+            None => (unsafe { self.first.add(row * self.width) }, None),
         }
     }
 
@@ -148,7 +227,7 @@ impl<'a> RowsMut<'a> {
 
     /// Returns the address of a row.
     pub(crate) fn at(&mut self, row: usize) -> *mut f32 {
-        debug_assert!(row < self.count);
+        debug_assert!(row < self.count && self.tiles.is_none());
         // SAFETY: the row is one of the matrix.
         unsafe { self.first.add(row * self.width) }
     }

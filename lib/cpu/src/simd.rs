@@ -34,6 +34,15 @@ pub(crate) trait Simd: Copy {
     unsafe fn store_some(to: *mut f32, count: usize, v: Self::V);
     /// Loads four columns of a matrix of `LANES` rows, `stride` apart.
     unsafe fn columns(from: *const f32, stride: usize) -> [Self::V; 4];
+    /// Rounds to bfloat16 and stores.
+    #[inline(always)]
+    unsafe fn store_bf16(to: *mut u16, v: Self::V) {
+        let mut values = [0f32; 16];
+        unsafe { Self::store(values.as_mut_ptr(), v) };
+        for (at, &value) in values.iter().enumerate().take(Self::LANES) {
+            unsafe { *to.add(at) = half::bf16::from_f32(value).to_bits() }
+        }
+    }
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;

@@ -177,11 +177,22 @@ impl<U: TileUnit> Head<'_, U> {
             }
             for (row, &sum) in sums.iter().enumerate().take(count) {
                 let share = U::F::splat(1.0 / U::F::sum(sum));
-                let to = out.at(to + row).add(self.channel);
+                let to = to + row;
                 for at in (0..self.dim).step_by(16) {
                     let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
                     let value = U::F::mul(U::F::load(mixed), share);
-                    U::F::store_some(to.add(at), self.dim - at, value);
+                    let (column, count) = (self.channel + at, self.dim - at);
+                    if !out.is_in_tiles() {
+                        U::F::store_some(out.at(to).add(column), count, value);
+                    } else if count >= 16 && column.is_multiple_of(16) {
+                        U::F::store_bf16(out.half(to, column), value);
+                    } else {
+                        let mut halves = [0; 16];
+                        U::F::store_bf16(halves.as_mut_ptr(), value);
+                        for (i, &half) in halves.iter().enumerate().take(count) {
+                            *out.half(to, column + i) = half;
+                        }
+                    }
                 }
             }
         }

@@ -80,6 +80,7 @@ mod x86 {
                     unit: Amx::start(),
                     panels,
                     converted,
+                    rows: std::ptr::null(),
                     depth,
                 };
                 products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);

@@ -96,13 +96,27 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                         multiplier.tile(row - first, count, panel, begin..end, &mut sums);
                         for (i, sums) in sums.iter().enumerate().take(count) {
                             let sums = [S::add(sums[0], left), S::add(sums[1], right)];
+                            let row = row + i;
                             if weights.gated {
-                                let to = out.at(row + i).add(column / VECTORS);
-                                S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
-                                continue;
+                                let value = S::mul(activation::silu::<S>(sums[0]), sums[1]);
+                                let column = column / VECTORS;
+                                if out.is_in_tiles() {
+                                    S::store_bf16(out.half(row, column), value);
+                                } else {
+                                    S::store(out.at(row).add(column), value);
+                                }
+                            } else if out.is_in_tiles() {
+                                for (v, sum) in sums.into_iter().enumerate() {
+                                    let value = match epilogue {
+                                        Epilogue::Gelu => activation::gelu::<S>(sum),
+                                        _ => sum,
+                                    };
+                                    S::store_bf16(out.half(row, column + v * S::LANES), value);
+                                }
+                            } else {
+                                let to = out.at(row).add(column);
+                                finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                             }
-                            let to = out.at(row + i).add(column);
-                            finish_row::<S>(to, weights.outputs - column, sums, epilogue);
                         }
                     }
                 }

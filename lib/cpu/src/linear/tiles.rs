@@ -39,8 +39,10 @@ fn operands(
 pub(super) struct Halves<U> {
     pub(super) unit: U,
     pub(super) panels: *const u16,
-    /// `(rows/32, depth/32, 32, 32)`
+    /// `(rows/32, depth/32, 32, 32)`: memory for rows that are not in tiles.
     pub(super) converted: *mut u16,
+    /// The loaded rows.
+    pub(super) rows: *const u16,
     /// Inputs of a row, padded.
     pub(super) depth: usize,
 }
@@ -51,6 +53,11 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
+        if let Some(rows) = x.tiles_at(range.start) {
+            self.rows = rows;
+            return;
+        }
+        self.rows = self.converted;
         for (i, row) in range.enumerate() {
             let block = i / SIDE * SIDE * self.depth;
             unsafe {
@@ -76,7 +83,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     ) {
         // Sums of rows beyond the last are not used. There is memory for a whole tile.
         let steps = inputs.start / HALVES..inputs.end.div_ceil(HALVES);
-        let (rows, panels) = (self.converted.cast_const().cast(), self.panels.cast());
+        let (rows, panels) = (self.rows.cast(), self.panels.cast());
         let operands = operands((rows, row), (panels, panel), self.depth / HALVES, steps);
         unsafe { self.unit.bf16(sums.as_mut_ptr().cast(), false, operands) }
     }
@@ -249,6 +256,7 @@ mod tests {
                 unit: Model::start(),
                 panels: panels.as_ptr(),
                 converted: converted.as_mut_ptr(),
+                rows: std::ptr::null(),
                 depth,
             };
             let found = added(halves, &without_panels(inputs, &bias), &x);
@@ -260,10 +268,7 @@ mod tests {
                         .map(|(&x, &w)| f64::from(x) * f64::from(w));
                     let expected = 1.0 + 0.5 * (products.sum::<f64>() + f64::from(bias));
                     let error = (f64::from(found) - expected).abs() / expected.abs().max(1.0);
-                    assert!(
-                        error < 1e-6,
-                        "{inputs}: {found}, expected {expected}"
-                    );
+                    assert!(error < 1e-6, "{inputs}: {found}, expected {expected}");
                 }
             }
             if Isa::Amx.is_available() {

@@ -18,6 +18,15 @@ impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
 
+    /// Only with AVX512-BF16.
+    #[inline(always)]
+    unsafe fn store_bf16(to: *mut u16, v: __m512) {
+        unsafe {
+            let rounded: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(v));
+            _mm256_storeu_si256(to.cast(), rounded);
+        }
+    }
+
     operations! {
         fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
         fn load(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
