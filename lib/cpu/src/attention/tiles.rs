@@ -151,14 +151,18 @@ impl<U: TileUnit> Head<'_, U> {
                     let last = self.scores.add((panels - 1) * SUMS);
                     add_floor::<U::F>(last, count, (length - key) % SIDE);
                 }
+                let down = self.raise(count, panels, &mut largest);
                 for row in 0..count {
-                    let (down, sum) = self.soften(row, panels, &mut largest[row]);
+                    let sum = self.soften(row, panels, largest[row]);
+                    if key == 0 {
+                        sums[row] = sum;
+                        continue;
+                    }
+                    let down = U::F::splat(down[row]);
                     sums[row] = U::F::mul_add(sums[row], down, sum);
-                    if key > 0 {
-                        for at in (0..wide).step_by(16) {
-                            let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
-                            U::F::store(mixed, U::F::mul(U::F::load(mixed), down));
-                        }
+                    for at in (0..wide).step_by(16) {
+                        let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
+                        U::F::store(mixed, U::F::mul(U::F::load(mixed), down));
                     }
                 }
                 for channel in (0..wide).step_by(SIDE) {
@@ -221,38 +225,46 @@ impl<U: TileUnit> Head<'_, U> {
         }
     }
 
-    /// Replaces the scores of a row by softmax weights relative to the largest so far. Returns the factor of weights before, and the sum
-    /// of these in lanes.
+    /// Raises the largest score of each row to that of these panels. Returns the factors of weights relative to those before.
     #[inline(always)]
-    unsafe fn soften(
-        &self,
-        row: usize,
-        panels: usize,
-        largest: &mut f32,
-    ) -> (<U::F as Simd>::V, <U::F as Simd>::V) {
+    unsafe fn raise(&self, count: usize, panels: usize, largest: &mut [f32; SIDE]) -> [f32; SIDE] {
+        let mut down = *largest;
         unsafe {
-            let scores = self.scores.add(row * SIDE);
-            let mut most = [U::F::splat(*largest); 2];
-            for panel in 0..panels {
-                let scores = scores.add(panel * SUMS);
-                most[0] = U::F::max(most[0], U::F::load(scores));
-                most[1] = U::F::max(most[1], U::F::load(scores.add(16)));
+            for (row, largest) in largest.iter_mut().enumerate().take(count) {
+                let scores = self.scores.add(row * SIDE);
+                let mut most = [U::F::splat(*largest); 2];
+                for panel in 0..panels {
+                    let scores = scores.add(panel * SUMS);
+                    most[0] = U::F::max(most[0], U::F::load(scores));
+                    most[1] = U::F::max(most[1], U::F::load(scores.add(16)));
+                }
+                *largest = U::F::largest(U::F::max(most[0], most[1]));
             }
-            let before = *largest;
-            *largest = U::F::largest(U::F::max(most[0], most[1]));
-            let down = exp2::<U::F>(U::F::splat(before - *largest), FINE);
-            let most = U::F::splat(*largest);
+            for row in [0, 16] {
+                let down = down.as_mut_ptr().add(row);
+                let now = U::F::load(largest.as_ptr().add(row));
+                U::F::store(down, exp2::<U::F>(U::F::sub(U::F::load(down), now), FINE));
+            }
+        }
+        down
+    }
+
+    /// Replaces the scores of a row by softmax weights relative to the largest. Returns their sum in lanes.
+    #[inline(always)]
+    unsafe fn soften(&self, row: usize, panels: usize, largest: f32) -> <U::F as Simd>::V {
+        unsafe {
+            let largest = U::F::splat(largest);
+            let weight = |score| exp2::<U::F>(U::F::sub(U::F::load(score), largest), COARSE);
             let mut sums = [U::F::splat(0.0); 2];
             for panel in 0..panels {
-                let from = scores.add(panel * SUMS);
-                let low = exp2::<U::F>(U::F::sub(U::F::load(from), most), COARSE);
-                let high = exp2::<U::F>(U::F::sub(U::F::load(from.add(16)), most), COARSE);
+                let scores = self.scores.add(panel * SUMS);
+                let low = weight(scores.add(row * SIDE));
+                let high = weight(scores.add(row * SIDE + 16));
                 sums = [U::F::add(sums[0], low), U::F::add(sums[1], high)];
                 // A row of weights takes half of the memory: that of scores that are done.
-                let to = self.scores.add(panel * SUMS).cast::<u16>();
-                U::store_bf16(to.add(row * HALVES), low, high);
+                U::store_bf16(scores.cast::<u16>().add(row * HALVES), low, high);
             }
-            (down, U::F::add(sums[0], sums[1]))
+            U::F::add(sums[0], sums[1])
         }
     }
 }
