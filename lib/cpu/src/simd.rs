@@ -43,6 +43,17 @@ pub(crate) trait Simd: Copy {
             unsafe { *to.add(at) = half::bf16::from_f32(value).to_bits() }
         }
     }
+    /// Loads pairs of bfloat16: the first of each, and the second.
+    #[inline(always)]
+    unsafe fn widen(from: *const u16) -> [Self::V; 2] {
+        let (mut even, mut odd) = ([0f32; 16], [0f32; 16]);
+        for at in 0..Self::LANES {
+            let pair = unsafe { from.cast::<u32>().add(at).read_unaligned() };
+            even[at] = f32::from_bits(pair << 16);
+            odd[at] = f32::from_bits(pair & 0xffff_0000);
+        }
+        [even, odd].map(|values| unsafe { Self::load(values.as_ptr()) })
+    }
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn sub(a: Self::V, b: Self::V) -> Self::V;
     unsafe fn mul(a: Self::V, b: Self::V) -> Self::V;

@@ -55,6 +55,22 @@ impl Inputs {
     }
 }
 
+/// Returns what a tile prefetches, a line for each input: its share of the next panel; later tiles, what is there already.
+#[inline(always)]
+fn share(
+    panel: *const f32,
+    next: *const f32,
+    tile: usize,
+    shares: usize,
+    inputs: usize,
+) -> *const f32 {
+    if tile < shares.max(1) {
+        next.wrapping_add(tile * LINE * inputs)
+    } else {
+        panel
+    }
+}
+
 /// Multiplies f32 panels by f32 rows.
 pub(super) struct InF32<'a> {
     panels: &'a [f32],
@@ -90,8 +106,8 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
         let (columns, width) = (VECTORS * S::LANES, self.inputs.width);
         unsafe {
             let panel = self.panels.as_ptr().add(panel * columns * width);
-            // Each tile prefetches another share of the next panel.
-            let ahead = panel.wrapping_add((columns + row / ROWS * LINE) * width);
+            let next = panel.wrapping_add(columns * width);
+            let ahead = share(panel, next, row / ROWS, columns / LINE, width);
             self.inputs
                 .multiply::<S, ROWS>((row, rows), panel, ahead, sums);
         }
@@ -130,13 +146,15 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Widened<'_> {
     #[inline(always)]
     unsafe fn load_panel(&mut self, panel: usize) {
         let columns = VECTORS * S::LANES;
-        let panel = &self.panels[panel * columns * self.depth..][..columns * self.depth];
-        let pairs = panel.chunks_exact(2 * columns);
-        for (pairs, wide) in pairs.zip(self.room.chunks_exact_mut(2 * columns)) {
-            let (even, odd) = wide.split_at_mut(columns);
-            for ((pair, even), odd) in pairs.chunks_exact(2).zip(even).zip(odd) {
-                *even = f32::from_bits(u32::from(pair[0]) << 16);
-                *odd = f32::from_bits(u32::from(pair[1]) << 16);
+        let panel = self.panels[panel * columns * self.depth..].as_ptr();
+        for at in (0..columns * self.depth / 2).step_by(S::LANES) {
+            // Of so many columns, the values of two inputs.
+            let (row, column) = (at / columns * 2, at % columns);
+            unsafe {
+                let [even, odd] = S::widen(panel.add(2 * at));
+                let to = self.room.as_mut_ptr().add(row * columns + column);
+                S::store(to, even);
+                S::store(to.add(columns), odd);
             }
         }
     }
@@ -150,13 +168,14 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Widened<'_> {
         _inputs: Range<usize>,
         sums: &mut Sums<S, ROWS>,
     ) {
-        let next = (panel + 1) * VECTORS * S::LANES * self.depth;
-        let next = self.panels.as_ptr().wrapping_add(next).cast::<f32>();
-        let ahead = next.wrapping_add(row / ROWS * LINE * self.depth);
-        let panel = self.room.as_ptr();
+        let (columns, loaded) = (VECTORS * S::LANES, self.room.as_ptr());
+        let next = (panel + 1) * columns * self.depth;
+        let next = self.panels.as_ptr().wrapping_add(next).cast();
+        let shares = columns / 2 / LINE;
+        let ahead = share(loaded, next, row / ROWS, shares, self.inputs.width);
         unsafe {
             self.inputs
-                .multiply::<S, ROWS>((row, rows), panel, ahead, sums)
+                .multiply::<S, ROWS>((row, rows), loaded, ahead, sums)
         }
     }
 }
