@@ -17,9 +17,8 @@ def is_fast(dtype):
 
 
 def kernels(asked, dtype):
-    """Those of plmkit compute no f16, and bf16 only with instructions for it."""
-    own = dtype in ("f32", "int8") or (dtype == "bf16" and is_fast(dtype))
-    return asked if own or asked != "auto" else "libtorch"
+    """Those of plmkit compute no f16."""
+    return "libtorch" if (dtype, asked) == ("f16", "auto") else asked
 
 
 def choose(proteins, configuration, dtype):

@@ -99,7 +99,7 @@ mod unit {
     }
 
     /// Whether CPU and system know tiles.
-    fn is_supported() -> bool {
+    pub(crate) fn is_supported() -> bool {
         /// Leaf 7, edx: bfloat16, tiles, 8-bit integers.
         const AMX: u32 = 1 << 22 | 1 << 24 | 1 << 25;
         /// Leaf 1, ecx.
@@ -202,7 +202,7 @@ mod unit {
         fn start() -> Self {
             debug_assert!(is_available());
             // SAFETY: the instruction set is only chosen where the CPU has tiles and the system permits them.
-            unsafe { asm!("ldtilecfg [{}]", in(reg) &CONFIGURATION, options(nostack)) }
+            unsafe { asm!("ldtilecfg [{}]", in(reg) &raw const CONFIGURATION, options(nostack)) }
             Self(())
         }
 
@@ -223,7 +223,9 @@ mod unit {
         unsafe fn store_pairs(to: *mut u16, low: __m512, high: __m512) {
             unsafe {
                 let [low, high] = [low, high].map(|values| {
-                    _mm512_cvtepu16_epi32(std::mem::transmute(_mm512_cvtneps_pbh(values)))
+                    _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(
+                        _mm512_cvtneps_pbh(values),
+                    ))
                 });
                 let pairs = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
                 _mm512_storeu_si512(to.cast(), pairs);
@@ -250,4 +252,4 @@ mod unit {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(crate) use unit::{Amx, is_available};
+pub(crate) use unit::{Amx, is_available, is_supported};

@@ -117,7 +117,7 @@ pub fn attention(
             // SAFETY: the CPU has the instructions, and the shapes were checked.
             unsafe {
                 if isa == Isa::Amx {
-                    bf16::tiles(task, out, scratch);
+                    bf16::tiles(&task, out, scratch);
                 } else {
                     bf16::blocks(task, out, scratch);
                 }

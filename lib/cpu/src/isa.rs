@@ -83,13 +83,21 @@ impl Isa {
         self == Self::Portable
     }
 
+    /// Whether this CPU has the instruction set, and the system does not let this process use it.
+    pub fn is_withheld(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        let is_supported = self == Self::Amx && crate::amx::is_supported();
+        #[cfg(not(target_arch = "x86_64"))]
+        let is_supported = false;
+        is_supported && !self.is_available()
+    }
+
     /// Returns the least instruction set with the same results for weights of a type, to the bit.
     #[must_use]
     pub fn for_weights(self, dtype: Dtype) -> Self {
         match dtype {
             // Sums of integers are the same with and without VNNI. With int8, attention is in bfloat16 if the CPU supports it.
-            Dtype::Int8 if self.has_bf16() => self,
-            Dtype::Bf16 if self.has_bf16() => self,
+            Dtype::Int8 | Dtype::Bf16 if self.has_bf16() => self,
             _ if self == Self::AvxVnni => Self::Avx2,
             _ => self.min(Self::Avx512),
         }

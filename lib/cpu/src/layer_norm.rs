@@ -75,7 +75,7 @@ unsafe fn apply_to_tiles<S: Simd>(norm: &LayerNorm, x: Rows<'_>, out: &RowsMut<'
             let half = |at| out.half(row, at);
             let store = |at, v| S::store_bf16(half(at), v);
             normalise::<S>(norm, x.at(row), store, |at, v| {
-                Scalar::store_bf16(half(at), v)
+                Scalar::store_bf16(half(at), v);
             });
         }
     }

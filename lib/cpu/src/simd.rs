@@ -48,9 +48,8 @@ pub(crate) trait Simd: Copy {
     unsafe fn widen(from: *const u16) -> [Self::V; 2] {
         let (mut even, mut odd) = ([0f32; 16], [0f32; 16]);
         for at in 0..Self::LANES {
-            let pair = unsafe { from.cast::<u32>().add(at).read_unaligned() };
-            even[at] = f32::from_bits(pair << 16);
-            odd[at] = f32::from_bits(pair & 0xffff_0000);
+            let pair = unsafe { from.cast::<[u16; 2]>().add(at).read() };
+            [even[at], odd[at]] = pair.map(|half| f32::from_bits(u32::from(half) << 16));
         }
         [even, odd].map(|values| unsafe { Self::load(values.as_ptr()) })
     }

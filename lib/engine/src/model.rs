@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plmkit_contract::{Column, Exit, Stop, path_text};
-use plmkit_esm2::{Esm2, EsmError, LoadTimes, ModelInfo, describe};
+use plmkit_esm2::{Esm2, EsmError, Isa, LoadTimes, ModelInfo, describe};
 use plmkit_store::{AtomicFile, StoreError, read_input};
 
 use crate::config::RunConfig;
@@ -104,6 +104,14 @@ impl Model {
         let how = |info: &ModelInfo| format!("{} in {}", info.device, info.dtype);
         let [expected, found] = [described, loaded].map(how);
         if expected == found {
+            if let Some(hint) = config.compute.hint() {
+                tracing::info!("{hint}");
+            }
+            if Isa::Amx.is_withheld() {
+                tracing::debug!(
+                    "this CPU multiplies tiles (AMX), which the system does not permit"
+                );
+            }
             return Ok(model);
         }
         let what = format_args!("{path}: computed otherwise; expected {expected}, found {found}");

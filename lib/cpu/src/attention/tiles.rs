@@ -31,8 +31,8 @@ struct Head<'a, U> {
     dim: usize,
     /// The channels, padded to whole tiles.
     wide: usize,
-    /// `(length/32, wide/2, 32, 2)`
-    keys: *mut u16,
+    /// `(length/32, wide/2, 32)`: pairs of channels
+    keys: *mut f32,
     /// `(length/2, wide, 2)`
     values: *mut u16,
     /// `(KEYS/32, 32, 32)`: scores, which weights of bfloat16 replace.
@@ -46,7 +46,7 @@ struct Head<'a, U> {
 /// See [`attention`](super::attention).
 #[inline(always)]
 pub(super) unsafe fn attend<U: TileUnit>(
-    task: Task<'_>,
+    task: &Task<'_>,
     out: &mut RowsMut<'_>,
     scratch: &mut Scratch,
 ) {
@@ -60,7 +60,7 @@ pub(super) unsafe fn attend<U: TileUnit>(
         channel: task.head.number * dim,
         dim,
         wide,
-        keys: scratch.keys.as_mut_ptr().cast(),
+        keys: scratch.keys.as_mut_ptr(),
         values: scratch.values.as_mut_ptr().cast(),
         scores,
         mixed,
@@ -103,7 +103,7 @@ impl<U: TileUnit> Head<'_, U> {
                         U::store_bf16(some.add(i * words + at / 2).cast(), low, high);
                     }
                 }
-                let panel = self.keys.add(first * wide).cast::<f32>();
+                let panel = self.keys.add(first * words);
                 for word in (0..words).step_by(4) {
                     for half in [0, 16] {
                         let from = some.add(half * words + word).cast();
@@ -135,7 +135,7 @@ impl<U: TileUnit> Head<'_, U> {
             for key in (0..length).step_by(KEYS) {
                 let panels = KEYS.min(length - key).div_ceil(SIDE);
                 for panel in 0..panels {
-                    let keys = self.keys.add((key + panel * SIDE) * wide).cast();
+                    let keys = self.keys.add((key + panel * SIDE) * wide / 2).cast();
                     let operands = Operands {
                         left: self.queries.cast(),
                         left_step: SIDE * STEP,
@@ -308,7 +308,7 @@ mod tests {
                 );
                 let into = &mut RowsMut::new(&mut found, heads * dim);
                 let task = Task { qkv, head, queries };
-                unsafe { attend::<Model>(task, into, &mut scratch) }
+                unsafe { attend::<Model>(&task, into, &mut scratch) }
                 for (found, expected) in found.iter().zip(&expected) {
                     let error = (found - expected).abs();
                     assert!(

@@ -175,7 +175,7 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for Widened<'_> {
         let ahead = share(loaded, next, row / ROWS, shares, self.inputs.width);
         unsafe {
             self.inputs
-                .multiply::<S, ROWS>((row, rows), loaded, ahead, sums)
+                .multiply::<S, ROWS>((row, rows), loaded, ahead, sums);
         }
     }
 }

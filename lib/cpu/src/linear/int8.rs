@@ -294,14 +294,21 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
 
 #[inline(always)]
 unsafe fn multiply_tiles<U: TileUnit>(job: Job<'_>, out: &mut RowsMut<'_>) {
+    let Job {
+        panels,
+        weights,
+        x,
+        epilogue,
+        quantized,
+    } = job;
     let bytes = Bytes {
         unit: U::start(),
-        panels: job.panels,
-        quantized: job.quantized.inputs.as_mut_ptr(),
-        scales: job.quantized.scales.as_mut_ptr(),
-        inputs: job.weights.inputs,
+        panels,
+        quantized: quantized.inputs.as_mut_ptr(),
+        scales: quantized.scales.as_mut_ptr(),
+        inputs: weights.inputs,
     };
-    unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
+    unsafe { products::<U::F, _, SIDE>(bytes, weights, x, out, epilogue) }
 }
 
 #[inline(always)]

@@ -163,11 +163,12 @@ pub struct Args {
     /// Precision of the computation; auto is the most exact type that is fast on the device, f32 on a CPU
     ///
     /// In f16 and bf16, the linear maps of the layers and attention compute in that type; sums and normalisation stay in f32. A
-    /// sequence whose values overflow is computed again in f32. CPUs compute bf16 with AVX512-BF16, twice as fast as f32. A type that
-    /// the device does not compute is refused.
+    /// sequence whose values overflow is computed again in f32. bf16 is four times as fast as f32 with AMX (Intel), twice with AVX512-BF16 (AMD);
+    /// other CPUs widen weights of bf16, which take half the memory, and compute in f32. A type that the device does not compute is
+    /// refused.
     ///
-    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: three times as fast as f32 with AVX512-VNNI, and 1.5 times with
-    /// AVX2. The run first compares int8 with f32 in the last layer, on a sample of its sequences: a hundredth of the tokens, at most
+    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: four times as fast as f32 with AMX, three times with
+    /// AVX512-VNNI, and 1.5 times with AVX2. The run first compares int8 with f32 in the last layer, on a sample of its sequences: a hundredth of the tokens, at most
     /// 4,096, and up to 256 if that is more. It is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector;
     /// with --logits also if log-probabilities of amino acids differ by more than 0.1 on average, or the most probable one in more
     /// than 5 % of positions.
@@ -180,8 +181,8 @@ pub struct Args {
     )]
     pub dtype: std::option::Option<Dtype>,
 
-    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`
-    /// or `libtorch`; auto is the fastest set of the CPU
+    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`,
+    /// `amx` or `libtorch`; auto is the fastest set of the CPU
     ///
     /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
     /// sets are `avx2` or `avx512`. `libtorch` is for comparisons: everything is computed by the library for GPUs and, there, without plmkit's kernels.
