@@ -13,6 +13,7 @@ use crate::simd::Simd;
 use crate::tile::DEPTH;
 use crate::{Dtype, Isa, Rows, RowsMut};
 
+use f32::Source;
 use product::products;
 
 pub use pack::{Panel, widen};
@@ -247,10 +248,7 @@ impl Weights {
             return;
         }
         match &self.panels {
-            Panels::F32(panels) => {
-                let weights = self;
-                dispatch!(self.isa, in_f32(weights: &Weights, panels: &[f32], x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
-            }
+            Panels::F32(panels) => self.in_f32(Source::F32(panels), x, out, epilogue),
             Panels::Bf16(panels) => {
                 let converted = converted.expect("there is memory for a panel");
                 #[cfg(target_arch = "x86_64")]
@@ -258,14 +256,20 @@ impl Weights {
                     bf16::apply(panels, self, x, out, epilogue, &mut converted.bf16);
                     return;
                 }
-                let (weights, room) = (self, &mut converted.panel[..]);
-                dispatch!(self.isa, widened(weights: &Weights, panels: &[u16], room: &mut [f32], x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
+                let panel = columns(self.isa) * bf16::padded(self.inputs);
+                let room = &mut converted.panel[..panel];
+                self.in_f32(Source::Bf16(panels, room), x, out, epilogue);
             }
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
                 int8::apply(panels, self, x, out, epilogue, &mut converted.int8);
             }
         }
+    }
+
+    fn in_f32(&self, source: Source<'_>, x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue) {
+        let weights = self;
+        dispatch!(self.isa, in_f32(weights: &Weights, source: Source<'_>, x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
     }
 }
 
@@ -299,35 +303,16 @@ fn columns(isa: Isa) -> usize {
 #[inline(always)]
 unsafe fn in_f32<S: Simd>(
     weights: &Weights,
-    panels: &[f32],
+    source: Source<'_>,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
     epilogue: Epilogue,
 ) {
-    let in_f32 = f32::InF32::new(panels);
+    let in_f32 = f32::InF32::new(source);
     // As many rows as the registers hold.
     if S::LANES == 16 {
         unsafe { products::<S, _, 12>(in_f32, weights, x, out, epilogue) }
     } else {
         unsafe { products::<S, _, 6>(in_f32, weights, x, out, epilogue) }
-    }
-}
-
-#[inline(always)]
-unsafe fn widened<S: Simd>(
-    weights: &Weights,
-    panels: &[u16],
-    room: &mut [f32],
-    x: Rows<'_>,
-    out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
-) {
-    let depth = bf16::padded(weights.inputs);
-    let room = &mut room[..VECTORS * S::LANES * depth];
-    let widened = f32::Widened::new(panels, depth, room);
-    if S::LANES == 16 {
-        unsafe { products::<S, _, 12>(widened, weights, x, out, epilogue) }
-    } else {
-        unsafe { products::<S, _, 6>(widened, weights, x, out, epilogue) }
     }
 }
