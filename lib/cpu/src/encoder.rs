@@ -61,6 +61,8 @@ struct ThreadScratch {
 
 /// The most rows that pass through the dense layers together, so that intermediate values stay in the cache.
 const BLOCK: usize = 192;
+/// The least rows of a block by tiles of 32, if there are enough for each thread.
+const LEAST_BLOCK: usize = 96;
 /// The least work items for each thread; with fewer, blocks and heads are made smaller.
 const PIECES: usize = 4;
 /// The least queries of a work item: with fewer, repeated packing of the keys costs more time than it saves.
@@ -71,7 +73,10 @@ const HEADS: usize = 5;
 /// Divides rows into blocks of whole tiles of so many rows: equally many for each thread, and of nearly equal size.
 fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(tile);
-    let needed = tiles.div_ceil(BLOCK / tile).max(threads * PIECES);
+    // A block reads all weights, which takes longer than a product of few rows by tiles of 32.
+    let least = if tile == 32 { LEAST_BLOCK / tile } else { 1 };
+    let pieces = (tiles / (threads * least)).clamp(1, PIECES);
+    let needed = tiles.div_ceil(BLOCK / tile).max(threads * pieces);
     let count = needed.next_multiple_of(threads).min(tiles);
     let edge = |block: usize| (tiles * block / count * tile).min(tokens);
     (0..count)
