@@ -22,6 +22,8 @@ use crate::{Dtype, cpu};
 pub enum Isa {
     /// Any CPU.
     Portable,
+    /// Any CPU of aarch64, 8 lanes.
+    Neon,
     /// x86-64 with AVX2 and FMA, 8 lanes.
     Avx2,
     /// [`Avx2`](Self::Avx2) with AVX-VNNI: dot products of 8-bit integers in vectors of 256 bits.
@@ -58,6 +60,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
+            Self::Neon => false,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => {
@@ -80,7 +83,7 @@ impl Isa {
     /// Whether this CPU has the instruction set.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {
-        self == Self::Portable
+        self == Self::Portable || cfg!(target_arch = "aarch64") && self == Self::Neon
     }
 
     /// Whether this CPU has the instruction set, and the system does not let this process use it.

@@ -1,18 +1,19 @@
 //! Any CPU. Integers are f32, which old CPUs multiply faster. Below 2^24 that is exact.
 
+use std::marker::PhantomData;
+
 use super::Dot;
 use crate::dispatch::operations;
-use crate::simd::{Portable, Simd};
+use crate::simd::Simd;
 
-const LANES: usize = Portable::LANES;
+/// By the vectors of `S`.
+pub(crate) struct PortableDot<S>(PhantomData<S>);
 
-pub(crate) struct PortableDot;
-
-impl Dot for PortableDot {
-    type F = Portable;
-    type Sums = [f32; LANES];
+impl<S: Simd> Dot for PortableDot<S> {
+    type F = S;
+    type Sums = S::V;
     type Inputs = f32;
-    type Weights = [f32; LANES];
+    type Weights = S::V;
     type Weight = f32;
 
     const TOGETHER: usize = 1;
@@ -20,9 +21,10 @@ impl Dot for PortableDot {
     const ZERO_POINT: i32 = 0;
 
     operations! {
-        fn load(from: *const i32) -> [f32; LANES] {
-            let integers = unsafe { from.cast::<[i32; LANES]>().read_unaligned() };
-            integers.map(|integer| integer as f32)
+        fn load(from: *const i32) -> S::V {
+            const { assert!(S::LANES == 8, "all vectors of f32 that multiply integers") };
+            let integers = from.cast::<[i32; 8]>().read_unaligned();
+            S::load(integers.map(|integer| integer as f32).as_ptr())
         }
         fn inputs(from: *const u8) -> f32 { from.cast::<f32>().read_unaligned() }
         fn widen(from: *const i8, count: usize, room: *mut f32) -> *const f32 {
@@ -31,11 +33,11 @@ impl Dot for PortableDot {
             }
             room
         }
-        fn weights(from: *const f32) -> [f32; LANES] { from.cast::<[f32; LANES]>().read_unaligned() }
-        fn add(sums: [f32; LANES], inputs: f32, weights: [f32; LANES]) -> [f32; LANES] {
-            Portable::mul_add([inputs; LANES], weights, sums)
+        fn weights(from: *const f32) -> S::V { S::load(from) }
+        fn add(sums: S::V, inputs: f32, weights: S::V) -> S::V {
+            S::mul_add(S::splat(inputs), weights, sums)
         }
-        fn to_f32(sums: [f32; LANES]) -> [f32; LANES] { sums }
-        fn store(to: *mut u8, values: [f32; LANES]) { Portable::store(to.cast(), values) }
+        fn to_f32(sums: S::V) -> S::V { sums }
+        fn store(to: *mut u8, values: S::V) { S::store(to.cast(), values) }
     }
 }

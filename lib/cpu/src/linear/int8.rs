@@ -16,7 +16,9 @@ use crate::amx::{self, SIDE};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
-use crate::simd::Simd;
+#[cfg(target_arch = "aarch64")]
+use crate::simd::Neon;
+use crate::simd::{Portable, Simd};
 use crate::tile::int8::tile;
 use crate::{Isa, Rows, RowsMut};
 
@@ -90,7 +92,7 @@ pub(super) struct Form {
 impl Form {
     pub(super) fn for_isa(isa: Isa) -> Self {
         match isa {
-            Isa::Portable => Self::by::<PortableDot>(6),
+            Isa::Portable | Isa::Neon => Self::by::<PortableDot<Portable>>(6),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => Self::by::<Avx2Pairs>(6),
             #[cfg(target_arch = "x86_64")]
@@ -277,7 +279,8 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
     }
     unsafe {
         match job.weights.isa {
-            Isa::Portable => multiply::<PortableDot, 6>(job, out),
+            Isa::Portable => multiply::<PortableDot<Portable>, 6>(job, out),
+            Isa::Neon => unreachable!("no such CPU has it"),
             Isa::Avx2 => avx2(job, out),
             Isa::AvxVnni => avx_vnni(job, out),
             Isa::Avx512 => avx512(job, out),
@@ -289,7 +292,11 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
 
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
-    unsafe { multiply::<PortableDot, 6>(job, out) }
+    #[cfg(target_arch = "aarch64")]
+    if job.weights.isa == Isa::Neon {
+        return unsafe { multiply::<PortableDot<Neon>, 6>(job, out) };
+    }
+    unsafe { multiply::<PortableDot<Portable>, 6>(job, out) }
 }
 
 #[inline(always)]

@@ -181,7 +181,7 @@ pub struct Args {
     )]
     pub dtype: std::option::Option<Dtype>,
 
-    /// Kernels of the layers on a CPU: `auto`, `portable`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`,
+    /// Kernels of the layers on a CPU: `auto`, `portable`, `neon`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`,
     /// `amx` or `libtorch`; auto is the fastest set of the CPU
     ///
     /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
