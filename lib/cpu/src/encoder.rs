@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::aligned::{Aligned, OutOfMemory};
+use crate::amx::SIDE;
 use crate::attention::{AttentionHead, Scratch, attention};
 use crate::rows;
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
@@ -74,7 +75,7 @@ const HEADS: usize = 5;
 fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(tile);
     // A block reads all weights, which takes longer than a product of few rows by tiles of 32.
-    let least = if tile == 32 { LEAST_BLOCK / tile } else { 1 };
+    let least = if tile == SIDE { LEAST_BLOCK / tile } else { 1 };
     let pieces = (tiles / (threads * least)).clamp(1, PIECES);
     let needed = tiles.div_ceil(BLOCK / tile).max(threads * pieces);
     let count = needed.next_multiple_of(threads).min(tiles);
@@ -111,7 +112,7 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
         let length = sequence.len();
         let queries = (most / length)
             .max(QUERIES)
-            .next_multiple_of(32)
+            .next_multiple_of(SIDE)
             .min(length);
         let together = (most / length.pow(2)).clamp(1, HEADS);
         for head in (0..heads).step_by(together) {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::{Epilogue, VECTORS, Weights};
+use crate::amx::SIDE;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 use crate::{activation, cpu};
@@ -42,13 +43,19 @@ const INPUT_SHARE: (usize, usize) = (7, 16);
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
+/// The same for products by tiles of AMX, which take less time than reading the weights.
+const MIN_ROWS_OF_TILES: usize = 192;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
     let (share, of) = INPUT_SHARE;
     let cached = cpu::level_two_cache().map_or(0, |bytes| bytes * share / of);
-    (cached.max(INPUT_BYTES) / bytes / inputs).max(if tile == 32 { 192 } else { MIN_ROWS }) / tile
-        * tile
+    let least = if tile == SIDE {
+        MIN_ROWS_OF_TILES
+    } else {
+        MIN_ROWS
+    };
+    (cached.max(INPUT_BYTES) / bytes / inputs).max(least) / tile * tile
 }
 
 /// Returns the rows of memory for products of up to `rows` rows, in whole tiles.
@@ -96,27 +103,7 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                         multiplier.tile(row - first, count, panel, begin..end, &mut sums);
                         for (i, sums) in sums.iter().enumerate().take(count) {
                             let sums = [S::add(sums[0], left), S::add(sums[1], right)];
-                            let row = row + i;
-                            if weights.gated {
-                                let value = S::mul(activation::silu::<S>(sums[0]), sums[1]);
-                                let column = column / VECTORS;
-                                if out.is_in_tiles() {
-                                    S::store_bf16(out.half(row, column), value);
-                                } else {
-                                    S::store(out.at(row).add(column), value);
-                                }
-                            } else if out.is_in_tiles() {
-                                for (v, sum) in sums.into_iter().enumerate() {
-                                    let value = match epilogue {
-                                        Epilogue::Gelu => activation::gelu::<S>(sum),
-                                        _ => sum,
-                                    };
-                                    S::store_bf16(out.half(row, column + v * S::LANES), value);
-                                }
-                            } else {
-                                let to = out.at(row).add(column);
-                                finish_row::<S>(to, weights.outputs - column, sums, epilogue);
-                            }
+                            finish_row::<S>(weights, out, (row + i, column), sums, epilogue);
                         }
                     }
                 }
@@ -125,9 +112,43 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
     }
 }
 
-/// Finishes the sums of two vectors of columns, of which the first `width` exist.
+/// Finishes the sums of two vectors of columns of a row.
 #[inline(always)]
 unsafe fn finish_row<S: Simd>(
+    weights: &Weights,
+    out: &mut RowsMut<'_>,
+    (row, column): (usize, usize),
+    sums: [S::V; VECTORS],
+    epilogue: Epilogue,
+) {
+    unsafe {
+        if weights.gated {
+            let value = S::mul(activation::silu::<S>(sums[0]), sums[1]);
+            let column = column / VECTORS;
+            if out.is_in_tiles() {
+                S::store_bf16(out.half(row, column), value);
+            } else {
+                S::store(out.at(row).add(column), value);
+            }
+        } else if out.is_in_tiles() {
+            for (v, sum) in sums.into_iter().enumerate() {
+                // Nothing is added to tiles.
+                let value = match epilogue {
+                    Epilogue::Gelu => activation::gelu::<S>(sum),
+                    _ => sum,
+                };
+                S::store_bf16(out.half(row, column + v * S::LANES), value);
+            }
+        } else {
+            let to = out.at(row).add(column);
+            finish_columns::<S>(to, weights.outputs - column, sums, epilogue);
+        }
+    }
+}
+
+/// Finishes the sums of two vectors of columns, of which the first `width` exist.
+#[inline(always)]
+unsafe fn finish_columns<S: Simd>(
     to: *mut f32,
     width: usize,
     [left, right]: [S::V; VECTORS],
