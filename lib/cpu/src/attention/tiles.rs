@@ -273,6 +273,7 @@ impl<U: TileUnit> Head<'_, U> {
 mod tests {
     use super::*;
     use crate::amx::Model;
+    use crate::rows::room;
     use crate::{AttentionHead, Dtype, Isa, attention};
 
     /// With the model of the instructions, so that packing and tails are tested on every CPU.
@@ -309,6 +310,15 @@ mod tests {
                 let into = &mut RowsMut::new(&mut found, heads * dim);
                 let task = Task { qkv, head, queries };
                 unsafe { attend::<Model>(&task, into, &mut scratch) }
+                let rows = task.queries.len();
+                let mut memory = vec![0.0; room(rows, heads * dim)];
+                let mut tiles = RowsMut::tiles(&mut memory, rows, heads * dim);
+                unsafe { attend::<Model>(&task, &mut tiles, &mut scratch) }
+                for (at, &value) in found.iter().enumerate() {
+                    let (row, column) = (at / (heads * dim), at % (heads * dim));
+                    let rounded = half::bf16::from_f32(value).to_bits();
+                    assert_eq!(unsafe { *tiles.half(row, column) }, rounded);
+                }
                 for (found, expected) in found.iter().zip(&expected) {
                     let error = (found - expected).abs();
                     assert!(

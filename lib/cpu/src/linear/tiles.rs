@@ -171,7 +171,8 @@ mod tests {
     use crate::aligned::Aligned;
     use crate::amx::Model;
     use crate::linear::Converted;
-    use crate::{Dtype, Isa, RowsMut};
+    use crate::rows::room;
+    use crate::{Dtype, Isa, LayerNorm, RowsMut};
 
     const SHAPES: [(usize, usize, usize); 5] = [
         (1, 1, 1),
@@ -274,6 +275,50 @@ mod tests {
             if Isa::Amx.is_available() {
                 assert!(found == added_by(Isa::Amx, Dtype::Bf16, &weight, &bias, &x));
             }
+        }
+    }
+
+    /// Norms write tiles, products read them and write others: the same values as row by row, rounded.
+    #[test]
+    fn rows_in_tiles_hold_the_same_values() {
+        let (rows, inputs, outputs) = (70, 40, 50);
+        let norm = LayerNorm {
+            weight: numbers(4, inputs),
+            bias: numbers(5, inputs),
+            eps: 1e-5,
+        };
+        let (x, bias) = (numbers(1, rows * inputs), numbers(3, outputs));
+        let depth = inputs.next_multiple_of(HALVES);
+        let panels = numbers(2, outputs.next_multiple_of(SIDE) * depth).into_iter();
+        let panels: Vec<u16> = panels
+            .map(|value| half::bf16::from_f32(value).to_bits())
+            .collect();
+        let multiply = |normed: Rows<'_>, out: &mut RowsMut<'_>| {
+            let mut converted = vec![0; rows.next_multiple_of(SIDE) * depth];
+            let halves = Halves {
+                unit: Model::start(),
+                panels: panels.as_ptr(),
+                converted: converted.as_mut_ptr(),
+                rows: std::ptr::null(),
+                depth,
+            };
+            let weights = without_panels(inputs, &bias);
+            unsafe { product::products(halves, &weights, normed, out, Epilogue::Gelu) }
+        };
+        let (mut normed, mut expected) = (vec![0.0; rows * inputs], vec![0.0; rows * outputs]);
+        let mut into = RowsMut::new(&mut normed, inputs);
+        norm.apply(Isa::Portable, Rows::new(&x, inputs), &mut into);
+        multiply(into.as_rows(), &mut RowsMut::new(&mut expected, outputs));
+        // Of an earlier use.
+        let mut memory = [inputs, outputs].map(|width| vec![f32::NAN; room(rows, width)]);
+        let [normed, found] = &mut memory;
+        let mut into = RowsMut::tiles(normed, rows, inputs);
+        norm.apply(Isa::Portable, Rows::new(&x, inputs), &mut into);
+        let mut found = RowsMut::tiles(found, rows, outputs);
+        multiply(into.as_rows(), &mut found);
+        for (at, &expected) in expected.iter().enumerate() {
+            let found = unsafe { *found.half(at / outputs, at % outputs) };
+            assert_eq!(found, half::bf16::from_f32(expected).to_bits(), "{at}");
         }
     }
 
