@@ -17,6 +17,13 @@
     reason = "generic kernels must be inlined into the function that is compiled for their instructions"
 )]
 #![cfg_attr(
+    not(target_arch = "x86_64"),
+    allow(
+        dead_code,
+        reason = "only tests use tiles there, with a model of their instructions"
+    )
+)]
+#![cfg_attr(
     test,
     allow(
         clippy::float_cmp,
