@@ -338,9 +338,9 @@ fn a_type_that_is_not_computed_is_refused() {
     for (dtype, kernels, what) in [
         ("f16", "auto", "on this CPU; expected f32 or "),
         (
-            "bf16",
+            "f16",
             "portable",
-            "by --kernels portable; expected f32 or int8",
+            "by --kernels portable; expected f32 or bf16 or int8",
         ),
         (
             "int8",

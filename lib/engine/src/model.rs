@@ -104,9 +104,6 @@ impl Model {
         let how = |info: &ModelInfo| format!("{} in {}", info.device, info.dtype);
         let [expected, found] = [described, loaded].map(how);
         if expected == found {
-            if let Some(hint) = config.compute.hint() {
-                tracing::info!("{hint}");
-            }
             if Isa::Amx.is_withheld() {
                 tracing::debug!(
                     "this CPU multiplies tiles (AMX), which the system does not permit"

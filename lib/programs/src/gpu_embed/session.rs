@@ -22,6 +22,8 @@ pub struct Session {
     engine: Engine,
     /// The driver's library, which is loaded once.
     sampler: Option<Sampler>,
+    /// What is still to be said of the kernels.
+    hint: Option<&'static str>,
 }
 
 impl Session {
@@ -42,8 +44,10 @@ impl Session {
             .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
         let mut args = args.clone();
         args.model = model;
+        let config = args.config()?;
         Ok(Some(Self {
-            engine: Engine::new(args.config()?, stop)?,
+            hint: config.compute.hint(),
+            engine: Engine::new(config, stop)?,
             sampler: None,
         }))
     }
@@ -105,6 +109,9 @@ impl Session {
         let out = path_text(&job.out);
         let rejected = match outcome? {
             RunOutcome::Done(summary) => {
+                if let Some(hint) = self.hint.take() {
+                    tracing::info!("{hint}");
+                }
                 tracing::info!("{out}: {}", line(&summary));
                 summary.rejected
             }
