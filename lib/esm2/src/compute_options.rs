@@ -37,16 +37,6 @@ impl ComputeOptions {
         }
     }
 
-    /// Returns what to know of the kernels that compute in f32, or none: whether another type is much faster on this CPU.
-    pub fn hint(&self) -> Option<&'static str> {
-        let resolved = self.resolve().ok()?;
-        let has_tiles = resolved.isa == Some(Isa::Amx) && resolved.dtype == Dtype::F32;
-        has_tiles.then_some(
-            "this CPU multiplies tiles (AMX): --dtype bf16 is about 4 times as fast here; \
-             its vectors differ from those in f32, by cosines of some 1e-5",
-        )
-    }
-
     /// Asks the driver for the device. Fails if the device does not compute in the type.
     pub(crate) fn resolve(&self) -> Result<Resolved, EsmError> {
         let gpu = self.device.gpu()?;

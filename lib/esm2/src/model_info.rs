@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use plmkit_contract::{Column, Dtype, NoSuchLayer, SPECIAL_TOKENS};
+use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
 
 use crate::config::ModelConfig;
@@ -53,6 +54,17 @@ pub struct LoadTimes {
 }
 
 impl ModelInfo {
+    /// Returns what to know of a model in f32 on a CPU where another type is much faster.
+    pub fn hint(&self) -> Option<&'static str> {
+        let in_f32 = Isa::best().for_weights(Dtype::F32).to_string();
+        let has_tiles =
+            Isa::best() == Isa::Amx && (self.dtype, &self.kernels) == (Dtype::F32, &in_f32);
+        has_tiles.then_some(
+            "this CPU multiplies tiles (AMX): --dtype bf16 is about 4 times as fast here; \
+             its vectors differ from those in f32, by cosines of some 1e-5",
+        )
+    }
+
     /// The facts about a model on a GPU with its memory in bytes, or on a CPU. Loading has taken no time.
     pub fn new(
         checkpoint: CheckpointInfo,

@@ -22,8 +22,8 @@ pub struct Session {
     engine: Engine,
     /// The driver's library, which is loaded once.
     sampler: Option<Sampler>,
-    /// What is still to be said of the kernels.
-    hint: Option<&'static str>,
+    /// Whether the [hint](plmkit_esm2::ModelInfo::hint) was given.
+    hinted: bool,
 }
 
 impl Session {
@@ -44,11 +44,10 @@ impl Session {
             .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
         let mut args = args.clone();
         args.model = model;
-        let config = args.config()?;
         Ok(Some(Self {
-            hint: config.compute.hint(),
-            engine: Engine::new(config, stop)?,
+            engine: Engine::new(args.config()?, stop)?,
             sampler: None,
+            hinted: false,
         }))
     }
 
@@ -109,8 +108,10 @@ impl Session {
         let out = path_text(&job.out);
         let rejected = match outcome? {
             RunOutcome::Done(summary) => {
-                if let Some(hint) = self.hint.take() {
+                let hint = self.engine.info().hint().filter(|_| !self.hinted);
+                if let Some(hint) = hint {
                     tracing::info!("{hint}");
+                    self.hinted = true;
                 }
                 tracing::info!("{out}: {}", line(&summary));
                 summary.rejected
