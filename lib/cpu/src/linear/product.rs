@@ -79,8 +79,8 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
         _ => inputs,
     };
     let most = max_rows(weights.inputs, M::BYTES, ROWS);
-    // Passes of equal size, because each reads all weights.
     let mut sums = [[unsafe { S::splat(0.0) }; VECTORS]; ROWS];
+    // Passes of equal size, because each reads all weights.
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
         .next_multiple_of(ROWS);
