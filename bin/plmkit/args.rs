@@ -64,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DEVICE", help_heading = "Model and vectors")]
     pub(crate) device: Option<String>,
 
-    /// Precision: auto, f32, f16, bf16 or int8
+    /// Precision: auto, f32, f16, bf16, int8 or fp8
     #[arg(long, value_name = "TYPE", help_heading = "Model and vectors")]
     pub(crate) dtype: Option<String>,
 

@@ -67,7 +67,7 @@ fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> Estima
     // A model of the Hub that is not a published one is known if it was fetched.
     let is_known = monitor_log::shape(&options.model).is_ok();
     let found = (!is_known).then(|| resolve(&options.model, &Settings::from_env(), None, stop));
-    let dtype = options.dtype.filter(|dtype| *dtype != Dtype::Int8);
+    let dtype = options.dtype.filter(|dtype| !dtype.is_quantised());
     EstimateArgs {
         shards,
         uncut: Vec::new(),

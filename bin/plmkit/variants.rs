@@ -60,7 +60,7 @@ pub(crate) struct VariantsArgs {
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
     device: String,
 
-    /// Precision: auto, f32, f16, bf16 or int8
+    /// Precision: auto, f32, f16, bf16, int8 or fp8
     #[arg(long, value_name = "TYPE", default_value = "auto")]
     dtype: String,
 

@@ -33,15 +33,23 @@ pub enum Dtype {
     /// 8-bit integers for weights and inputs of the dense layers, with a scale for each group of 128 along the sum. Attention
     /// is in bfloat16 if the CPU supports it, otherwise in f32.
     Int8,
+    /// 8-bit floats, e4m3 (Micikevicius et al. 2022, arXiv:2209.05433), for the weights of the dense layers but that after attention,
+    /// with a scale for each output channel, and for their inputs, with a scale for each token. Everything else as in bfloat16.
+    Fp8,
 }
 
 impl Dtype {
+    /// Whether its error depends on the model and the sequences, so that a run compares a sample with f32 first.
+    pub const fn is_quantised(self) -> bool {
+        matches!(self, Self::Int8 | Self::Fp8)
+    }
+
     /// Returns the bytes of a value.
     pub const fn bytes(self) -> usize {
         match self {
             Self::F32 => 4,
             Self::F16 | Self::Bf16 => 2,
-            Self::Int8 => 1,
+            Self::Int8 | Self::Fp8 => 1,
         }
     }
 }

@@ -72,7 +72,7 @@ pub mod key {
     pub const REJECTS: &str = "plmkit.rejects";
     /// JSON object: a [`ModelName`](crate::ModelName). In embeddings only.
     pub const MODEL: &str = "plmkit.model";
-    /// JSON object: agreement of a sample of the rows with f32. In int8 embeddings only.
+    /// JSON object: agreement of a sample of the rows with f32. In embeddings of int8 and fp8 only.
     pub const PARITY: &str = "plmkit.parity";
     /// The [row digest](crate::RowDigest).
     pub const ROWS: &str = "plmkit.rows";

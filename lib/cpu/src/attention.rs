@@ -123,7 +123,7 @@ pub fn attention(
                 }
             }
         }
-        Dtype::F16 | Dtype::Int8 => panic!("attention is in f32 or bfloat16"),
+        Dtype::F16 | Dtype::Int8 | Dtype::Fp8 => panic!("attention is in f32 or bfloat16"),
     }
 }
 

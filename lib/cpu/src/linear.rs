@@ -94,7 +94,7 @@ impl Weights {
     /// Returns zero weights, `(bias.len(), inputs)`, until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If this CPU does not have `isa`, or for f16.
+    /// If this CPU does not have `isa`, or for f16 and fp8.
     pub fn zeros(isa: Isa, dtype: Dtype, inputs: usize, bias: &[f32]) -> Result<Self, OutOfMemory> {
         assert!(isa.is_available(), "{isa} is not available");
         let outputs = bias.len();
@@ -109,7 +109,7 @@ impl Weights {
                 Dtype::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
                 Dtype::Bf16 => Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?),
                 Dtype::Int8 => Panels::Int8(int8::Panels::zeros(isa, padded, inputs)?),
-                Dtype::F16 => panic!("no CPU kernel multiplies f16"),
+                Dtype::F16 | Dtype::Fp8 => panic!("no CPU kernel multiplies {dtype}"),
             },
             bias: padded_bias,
             gated: false,

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::Stop;
+use plmkit_contract::{Dtype, Exit, Stop};
 use plmkit_esm2::cuda::{Note, Opening};
 use plmkit_esm2::{
     BIAS, CheckpointTensors, Device as Requested, EMBEDDING_NORM, EsmError, Head, POSITIONS,
@@ -17,7 +17,7 @@ use crate::encoder::{Encoder, GpuKernels, Layer, kind_of};
 use crate::heads::{ContactHead, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
-use crate::linear::Linear;
+use crate::linear::{Dense, Linear};
 use crate::model::TorchModel;
 use crate::rope::{Frequencies, pair_channels};
 use crate::shim::cuda_memory;
@@ -40,8 +40,8 @@ pub(crate) fn load(
         device: gpu.map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index)),
         stop,
     };
-    let kind = kind_of(opening.dtype);
-    let layers = (0..tensors.config().layers).map(|layer| copying.layer(layer, kind));
+    check_widths(tensors, opening)?;
+    let layers = (0..tensors.config().layers).map(|layer| copying.layer(layer, opening.dtype));
     let layers = layers.collect::<Result<_, _>>()?;
     let started = Instant::now();
     let mut notes = tensors.notes();
@@ -67,7 +67,9 @@ fn check_memory(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), Cu
     let total = cuda_memory(gpu.index)?;
     // A weight is a multiplication and an addition.
     let values = tensors.config().shape().flops_per_token() as usize / 2;
-    let needed = values * kind_of(opening.dtype).elt_size_in_bytes();
+    // Of fp8, its copy in f16 as well.
+    let in_8_bits = usize::from(opening.dtype == Dtype::Fp8);
+    let needed = values * (kind_of(opening.dtype).elt_size_in_bytes() + in_8_bits);
     if needed < total {
         return Ok(());
     }
@@ -76,6 +78,25 @@ fn check_memory(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), Cu
         "device '{device}' has {total} MiB of memory; expected more than {needed} MiB, the size of the model"
     ))
     .into())
+}
+
+/// Checks that the device multiplies matrices of a model's widths in the type.
+fn check_widths(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), CudaError> {
+    /// Of what libtorch multiplies in fp8.
+    const MULTIPLE: usize = 16;
+    let config = tensors.config();
+    let mut widths = [config.hidden, config.intermediate].into_iter();
+    let odd = widths.find(|width| !width.is_multiple_of(MULTIPLE));
+    match odd.filter(|_| opening.dtype == Dtype::Fp8) {
+        None => Ok(()),
+        Some(width) => Err(EsmError::Refused {
+            exit: Exit::Usage,
+            message: format!(
+                "--dtype fp8: expected a model whose widths are multiples of {MULTIPLE}; found {width}"
+            ),
+        }
+        .into()),
+    }
 }
 
 /// Copies weights to a device: the dense layers of the encoder in the type of the model, everything else in f32.
@@ -144,13 +165,17 @@ impl Copying<'_> {
         copy(self.tensors.get(name), self.device)
     }
 
-    fn layer(&self, layer: usize, kind: Kind) -> Result<Layer, CudaError> {
+    fn layer(&self, layer: usize, dtype: Dtype) -> Result<Layer, CudaError> {
         let inv_freq = Frequencies::new(self.tensors.frequencies(layer), self.device)?;
         let (config, layer) = (self.tensors.config(), layer_name(layer));
         let dense = |modules: &[&str], paired: usize| {
             let modules = modules.iter().map(|module| format!("{layer}.{module}"));
-            let dense = self.dense(&modules.collect::<Vec<_>>(), paired)?;
-            dense.to_kind(kind)
+            self.dense(&modules.collect::<Vec<_>>(), paired)
+        };
+        let kind = kind_of(dtype);
+        let quantised = |linear: Linear| match dtype {
+            Dtype::Fp8 => Dense::fp8(&linear),
+            _ => Dense::plain(&linear, kind),
         };
         let query_key_norm = || -> Result<LayerNorm, CudaError> {
             let [query, key] =
@@ -168,16 +193,16 @@ impl Copying<'_> {
         };
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
-            qkv: dense(&QKV, 2)?,
+            qkv: quantised(dense(&QKV, 2)?)?,
             query_key_norm: (config.architecture.query_key_norm)
                 .then(query_key_norm)
                 .transpose()?,
             inv_freq,
-            out: dense(&["attention.output.dense"], 0)?,
+            out: dense(&["attention.output.dense"], 0)?.to_kind(kind)?,
             ffn_norm: self.layer_norm(&format!("{layer}.LayerNorm"))?,
-            up: dense(feed_forward_inputs(config), 0)?,
+            up: quantised(dense(feed_forward_inputs(config), 0)?)?,
             gated: config.is_gated(),
-            down: dense(&["output.dense"], 0)?,
+            down: quantised(dense(&["output.dense"], 0)?)?,
             branch_scale: (config.architecture.branch_depth).map(|_| config.branch_scale()),
         })
     }

@@ -8,7 +8,8 @@ use std::sync::OnceLock;
 use plmkit_contract::{MASK, Pooling};
 use plmkit_esm2::{Dtype, KernelKind};
 use plmkit_gpu::{
-    AddLayerNorm, BiasGelu, Embed, GpuError, Kernels, Pool, Rope, RopeNorm, SiluGate,
+    AddLayerNorm, BiasGelu, Embed, GpuError, Kernels, Pool, QuantisedActivation, Rope, RopeNorm,
+    SiluGate,
 };
 use tch::{Kind, Tensor};
 
@@ -16,8 +17,9 @@ use crate::CudaError;
 use crate::attention::attend;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
+use crate::fp8::{Fp8, Input};
 use crate::layer_norm::LayerNorm;
-use crate::linear::Linear;
+use crate::linear::{Dense, Linear};
 use crate::pooling::pool;
 use crate::rope::{Frequencies, RotationCache, rotate, turns};
 
@@ -30,7 +32,7 @@ pub(crate) struct Layer {
     /// Applied before attention.
     pub(crate) attention_norm: LayerNorm,
     /// Queries, keys and values: `(3·hidden, hidden)`. Channels of queries and keys are paired for the rotation.
-    pub(crate) qkv: Linear,
+    pub(crate) qkv: Dense,
     /// Applied to the queries, and to the keys, before their rotation. Its parameters are `(2, hidden)`.
     pub(crate) query_key_norm: Option<LayerNorm>,
     /// Frequencies of the rotation; empty without one.
@@ -40,11 +42,11 @@ pub(crate) struct Layer {
     /// Applied before the feed-forward network.
     pub(crate) ffn_norm: LayerNorm,
     /// Input of the feed-forward network: `(intermediate, hidden)`, below the rows of a gate if there is one.
-    pub(crate) up: Linear,
+    pub(crate) up: Dense,
     /// Whether the feed-forward network has a gate.
     pub(crate) gated: bool,
     /// Output of the feed-forward network: `(hidden, intermediate)`.
-    pub(crate) down: Linear,
+    pub(crate) down: Dense,
     /// The factor of the outputs of both branches when they are added to the residual stream, if there is one.
     pub(crate) branch_scale: Option<f64>,
 }
@@ -104,13 +106,14 @@ impl GpuKernels {
     }
 }
 
-/// Returns libtorch's kind of weights, and of the inputs of matrix products and attention, of a model of `dtype`.
+/// Returns libtorch's kind of weights, and of the inputs of matrix products and attention, of a model of `dtype`; of fp8, that of
+/// values between products in 8 bits.
 pub(crate) fn kind_of(dtype: Dtype) -> Kind {
     match dtype {
         // Everything around the integers is f32.
         Dtype::F32 | Dtype::Int8 => Kind::Float,
         Dtype::F16 => Kind::Half,
-        Dtype::Bf16 => Kind::BFloat16,
+        Dtype::Bf16 | Dtype::Fp8 => Kind::BFloat16,
     }
 }
 
@@ -174,6 +177,7 @@ impl Encoder {
                 None => batch.positions.shallow_clone(),
             },
             x: x.f_contiguous()?,
+            in_fp8: self.layers.iter().any(|layer| layer.qkv.is_fp8(batch.kind)),
         };
         drop(x);
         batch.time(KernelKind::Embedding)?;
@@ -295,6 +299,8 @@ struct Pass<'a> {
     positions: Tensor,
     /// The residual stream, `(rows, hidden)` f32.
     x: Tensor,
+    /// Whether layers are computed in fp8.
+    in_fp8: bool,
 }
 
 impl Pass<'_> {
@@ -304,22 +310,23 @@ impl Pass<'_> {
         y: Option<&Tensor>,
         norm: &LayerNorm,
         scale: Option<f64>,
-    ) -> Result<Tensor, CudaError> {
+    ) -> Result<Input, CudaError> {
         let Some(kernels) = self.kernels else {
             if let Some(y) = y {
                 add(&mut self.x, y, scale)?;
             }
-            return norm.forward(&self.x);
+            return self.input(norm.forward(&self.x)?);
         };
         let (rows, hidden) = self.x.size2()?;
-        let out = Tensor::f_empty([rows, hidden], (self.batch.kind, self.x.device()))?;
+        let out = self.empty([rows, hidden])?;
         let y = y.map(Tensor::f_contiguous).transpose()?;
         let work = AddLayerNorm {
             x: self.x.data_ptr().cast(),
             y: y.as_ref().map(|y| y.data_ptr().cast_const()),
             weight: norm.weight.data_ptr().cast(),
             bias: norm.bias.data_ptr().cast(),
-            out: out.data_ptr(),
+            out: out.values().data_ptr(),
+            scales: out.scales().map(|scales| scales.data_ptr().cast()),
             tokens: rows as usize,
             hidden: hidden as usize,
             eps: norm.eps as f32,
@@ -331,6 +338,25 @@ impl Pass<'_> {
             kernels.run(STREAM, &work)?;
         }
         Ok(out)
+    }
+
+    /// Returns memory for the input of a dense layer.
+    fn empty(&self, [rows, n]: [i64; 2]) -> Result<Input, CudaError> {
+        let device = self.x.device();
+        Ok(if self.in_fp8 {
+            Input::Fp8(Fp8::empty([rows, n], device)?)
+        } else {
+            Input::Plain(Tensor::f_empty([rows, n], (self.batch.kind, device))?)
+        })
+    }
+
+    /// Returns `(rows, n)` as the input of a dense layer.
+    fn input(&self, x: Tensor) -> Result<Input, CudaError> {
+        Ok(if self.in_fp8 {
+            Input::Fp8(Fp8::quantise(&x)?)
+        } else {
+            Input::Plain(x)
+        })
     }
 
     /// Returns cosines and sines: of each position in a batch for plmkit's kernels, `(longest sequence, head_dim/2, 2)` f32, or of
@@ -395,58 +421,75 @@ impl Pass<'_> {
     }
 
     /// Computes the first half of the feed-forward network, with its activation: `(rows, intermediate)`.
-    fn up(&self, normalised: &Tensor, layer: &Layer) -> Result<Tensor, CudaError> {
+    fn up(&self, normalised: &Input, layer: &Layer) -> Result<Input, CudaError> {
+        let kind = self.batch.kind;
+        // plmkit's kernels for GELU add the bias.
+        let biased = layer.gated || self.kernels.is_none();
+        let wide = layer.up.product(normalised, kind, biased)?;
+        self.batch.time(KernelKind::Gemm)?;
         let Some(kernels) = self.kernels else {
-            let mut wide = layer.up.forward(normalised, self.batch.kind)?;
-            self.batch.time(KernelKind::Gemm)?;
-            if layer.gated {
-                let width = wide.size2()?.1 / 2;
-                let mut gate = wide.f_narrow(1, 0, width)?.f_silu()?;
-                return Ok(gate.f_mul_(&wide.f_narrow(1, width, width)?)?);
-            }
-            // The exact GELU, by erf: the tanh form differs by up to 5e-4.
-            return Ok(wide.f_gelu_("none")?);
+            return self.input(activate(wide, layer.gated, self.in_fp8)?);
         };
-        if layer.gated {
-            return self.gate(kernels, &layer.up.forward(normalised, self.batch.kind)?);
-        }
-        let up = layer.up.to_kind(self.batch.kind)?;
-        let wide = normalised.f_matmul(&up.weight.f_tr()?)?.f_contiguous()?;
-        self.batch.time(KernelKind::Gemm)?;
-        let (rows, width) = wide.size2()?;
-        let bias = match up.bias {
-            Some(bias) => bias,
-            None => Tensor::f_zeros([width], (self.batch.kind, wide.device()))?,
-        };
-        let work = BiasGelu {
-            x: wide.data_ptr(),
-            bias: bias.data_ptr(),
-            tokens: rows as usize,
-            width: width as usize,
-        };
-        // SAFETY: as above.
-        unsafe {
-            kernels.run(STREAM, &work)?;
-        }
-        Ok(wide)
-    }
-
-    /// Applies the gates in `(rows, 2·intermediate)`: `(rows, intermediate)`.
-    fn gate(&self, kernels: &Kernels, wide: &Tensor) -> Result<Tensor, CudaError> {
-        self.batch.time(KernelKind::Gemm)?;
         let wide = wide.f_contiguous()?;
-        let (rows, both) = wide.size2()?;
-        let out = Tensor::f_empty([rows, both / 2], (self.batch.kind, wide.device()))?;
-        let work = SiluGate {
-            wide: wide.data_ptr().cast_const(),
-            out: out.data_ptr(),
-            tokens: rows as usize,
-            width: both as usize / 2,
+        let (rows, width) = wide.size2()?;
+        let bias = (!layer.gated).then(|| layer.up.bias(kind)).transpose()?;
+        let [tokens, width] = [rows, if layer.gated { width / 2 } else { width }];
+        let out = if self.in_fp8 || layer.gated {
+            self.empty([tokens, width])?
+        } else {
+            Input::Plain(wide.shallow_clone())
         };
+        let [tokens, width] = [tokens as usize, width as usize];
         // SAFETY: as above.
         unsafe {
-            kernels.run(STREAM, &work)?;
+            match (&out, &bias) {
+                (Input::Fp8(out), _) => kernels.run(
+                    STREAM,
+                    &QuantisedActivation {
+                        wide: wide.data_ptr().cast_const(),
+                        bias: bias.as_ref().map(|bias| bias.data_ptr().cast_const()),
+                        out: out.values.data_ptr(),
+                        scales: out.scales.data_ptr().cast(),
+                        tokens,
+                        width,
+                    },
+                ),
+                (Input::Plain(out), Some(bias)) => kernels.run(
+                    STREAM,
+                    &BiasGelu {
+                        x: out.data_ptr(),
+                        bias: bias.data_ptr(),
+                        tokens,
+                        width,
+                    },
+                ),
+                (Input::Plain(out), None) => kernels.run(
+                    STREAM,
+                    &SiluGate {
+                        wide: wide.data_ptr().cast_const(),
+                        out: out.data_ptr(),
+                        tokens,
+                        width,
+                    },
+                ),
+            }?;
         }
         Ok(out)
     }
+}
+
+/// Applies the activation to `(rows, intermediate)`, or the gates to `(rows, 2·intermediate)`; in f32 if `widened`.
+fn activate(wide: Tensor, gated: bool, widened: bool) -> Result<Tensor, CudaError> {
+    let mut wide = if widened {
+        wide.f_to_kind(Kind::Float)?
+    } else {
+        wide
+    };
+    if gated {
+        let width = wide.size2()?.1 / 2;
+        let mut gate = wide.f_narrow(1, 0, width)?.f_silu()?;
+        return Ok(gate.f_mul_(&wide.f_narrow(1, width, width)?)?);
+    }
+    // The exact GELU, by erf: the tanh form differs by up to 5e-4.
+    Ok(wide.f_gelu_("none")?)
 }

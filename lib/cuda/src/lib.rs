@@ -28,6 +28,7 @@ mod embedding;
 mod encoder;
 mod error;
 mod exports;
+mod fp8;
 mod heads;
 mod layer_norm;
 mod libtorch;

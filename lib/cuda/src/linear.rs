@@ -3,6 +3,7 @@
 use tch::{Kind, Tensor};
 
 use crate::CudaError;
+use crate::fp8::{Fp8, Input};
 
 /// A dense layer.
 #[derive(Debug)]
@@ -27,6 +28,75 @@ impl Linear {
             bias: (self.bias.as_ref())
                 .map(|bias| bias.f_to_kind(kind))
                 .transpose()?,
+        })
+    }
+}
+
+/// A dense layer of the encoder.
+#[derive(Debug)]
+pub(crate) struct Dense {
+    /// In the type of the model. Of a model in fp8, in f16, for what is computed in f32.
+    pub(crate) plain: Linear,
+    /// The weights of a model in fp8: `(out, in)`, with its bias in bf16.
+    fp8: Option<(Fp8, Option<Tensor>)>,
+}
+
+impl Dense {
+    /// Converts `(out, in)` f32 to `kind`.
+    pub(crate) fn plain(linear: &Linear, kind: Kind) -> Result<Self, CudaError> {
+        Ok(Self {
+            plain: linear.to_kind(kind)?,
+            fp8: None,
+        })
+    }
+
+    /// Rounds `(out, in)` f32 to fp8.
+    pub(crate) fn fp8(linear: &Linear) -> Result<Self, CudaError> {
+        let bias = linear.to_kind(Kind::BFloat16)?.bias;
+        Ok(Self {
+            fp8: Some((Fp8::quantise(&linear.weight)?, bias)),
+            ..Self::plain(linear, Kind::Half)?
+        })
+    }
+
+    /// Whether a batch of `kind` is computed in fp8.
+    pub(crate) fn is_fp8(&self, kind: Kind) -> bool {
+        self.fp8.is_some() && kind == Kind::BFloat16
+    }
+
+    /// Returns `x·Wᵀ + b`: `(tokens, in)` to `(tokens, out)` of `kind`.
+    pub(crate) fn forward(&self, x: &Input, kind: Kind) -> Result<Tensor, CudaError> {
+        self.product(x, kind, true)
+    }
+
+    /// The same, without `b` unless `biased`.
+    pub(crate) fn product(&self, x: &Input, kind: Kind, biased: bool) -> Result<Tensor, CudaError> {
+        let chosen = |bias: &Option<Tensor>| match bias {
+            Some(bias) if biased => Some(bias.shallow_clone()),
+            _ => None,
+        };
+        match x {
+            Input::Plain(x) => {
+                let Linear { weight, bias } = self.plain.to_kind(kind)?;
+                Ok(x.f_to_kind(kind)?.f_linear(&weight, chosen(&bias))?)
+            }
+            Input::Fp8(x) => {
+                let (weight, bias) = self.fp8.as_ref().expect("a layer of its input's type");
+                x.product(weight, chosen(bias))
+            }
+        }
+    }
+
+    /// Returns `b`, `(out)` of `kind`; zeros if there is none.
+    pub(crate) fn bias(&self, kind: Kind) -> Result<Tensor, CudaError> {
+        let own = self.fp8.as_ref().filter(|_| kind == Kind::BFloat16);
+        let bias = own.map_or(self.plain.bias.as_ref(), |(_, bias)| bias.as_ref());
+        Ok(match bias {
+            Some(bias) => bias.f_to_kind(kind)?,
+            None => {
+                let (out, _) = self.plain.weight.size2()?;
+                Tensor::f_zeros([out], (kind, self.plain.weight.device()))?
+            }
         })
     }
 }

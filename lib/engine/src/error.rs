@@ -16,7 +16,7 @@ pub enum EngineError {
     /// The model could not be loaded or could not compute.
     #[error(transparent)]
     Model(#[from] EsmError),
-    /// The batches files hold rows that the run cannot embed, the options do not fit them, vectors in int8 differ too much from f32,
+    /// The batches files hold rows that the run cannot embed, the options do not fit them, vectors in 8 bits differ too much from f32,
     /// the machine refuses a thread, or the model is no longer the one that was described.
     #[error("{message}")]
     Run {

@@ -1,4 +1,4 @@
-//! Measured agreement of int8 vectors and logits with those in f32.
+//! Measured agreement of vectors and logits in 8 bits with those in f32.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ const CHANGED_LIMIT: f64 = 0.05;
 /// The difference to a log-probability that is undefined: JSON has no infinity.
 const UNDEFINED: f64 = 1e6;
 
-/// How close int8 vectors of the last layer are to f32 vectors.
+/// How close vectors in 8 bits of the last layer are to f32 vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Parity {
     /// Compared sequences.
@@ -41,7 +41,7 @@ pub(crate) struct Parity {
     pub(crate) logits: Option<LogitsParity>,
 }
 
-/// How close int8 log-probabilities of the twenty amino acids are to those in f32.
+/// How close log-probabilities of the twenty amino acids in 8 bits are to those in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct LogitsParity {
     /// Compared positions.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_is_a_failure_of_int8_and_no_measure_in_f32() {
+    fn nan_is_a_failure_of_8_bits_and_no_measure_in_f32() {
         let mut parity = Parity::default();
         parity.compare(&[f32::NAN, 0.0], &[1.0, 0.1], 2);
         assert_eq!(parity, Parity::default());
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn logits_that_are_not_finite_are_a_failure_of_int8_and_no_measure_in_f32() {
+    fn logits_that_are_not_finite_are_a_failure_of_8_bits_and_no_measure_in_f32() {
         let (finite, not) = (logits(1.0, 0.0, 0.0), logits(f32::NAN, 0.0, 0.0));
         let mut parity = LogitsParity::default();
         parity.compare(&not, &finite, VOCABULARY);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_esm2::{Dtype, Esm2, LoadTimes};
+use plmkit_esm2::{Esm2, LoadTimes};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;
@@ -106,9 +106,10 @@ impl Work<'_> {
         }))
     }
 
-    /// Compares an int8 model with f32 on a sample, if there is anything to embed. Refuses the run if they differ too much.
+    /// Compares a model in 8 bits with f32 on a sample, if there is anything to embed. Refuses the run if they differ too much.
     fn check_parity(&self, model: &Esm2, stop: &Stop) -> Result<Option<Parity>, EngineError> {
-        if model.info().dtype != Dtype::Int8 {
+        let dtype = model.info().dtype;
+        if !dtype.is_quantised() {
             return Ok(None);
         }
         let outputs = &self.config.outputs;
@@ -116,14 +117,15 @@ impl Work<'_> {
         if sample.is_empty() {
             return Ok(None);
         }
-        tracing::debug!("int8: comparing with f32 on a sample");
+        tracing::debug!("{dtype}: comparing with f32 on a sample");
         let parity = sample.measure(model, stop)?;
         if !parity.suffices() {
             let model = path_text(&self.config.model);
-            let what = format_args!("--dtype int8 is refused: {parity}; try --dtype bf16 or f32");
+            let what =
+                format_args!("--dtype {dtype} is refused: {parity}; try --dtype bf16 or f32");
             return Err(EngineError::data(model, what));
         }
-        tracing::info!("int8: {parity}");
+        tracing::info!("{dtype}: {parity}");
         Ok(Some(parity))
     }
 }

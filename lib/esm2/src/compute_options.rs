@@ -68,10 +68,11 @@ impl ComputeOptions {
         cpu_isa: Option<Isa>,
         capability: Option<(i32, i32)>,
     ) -> Result<Dtype, EsmError> {
-        use Dtype::{Bf16, F16, F32, Int8};
+        use Dtype::{Bf16, F16, F32, Fp8, Int8};
         let known: &[Dtype] = match (cpu_isa, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
-            (_, Some(_)) | (None, None) => &[F32, F16, Bf16],
+            (_, Some(capability)) if capability < (8, 9) => &[F32, F16, Bf16],
+            (_, Some(_)) | (None, None) => &[F32, F16, Bf16, Fp8],
             (Some(_), None) => &[F32, Bf16, Int8],
         };
         let exact_and_fast = capability.map_or(F32, |_| F16);
@@ -134,8 +135,9 @@ mod tests {
 
     #[test]
     fn a_type_that_the_device_does_not_compute_is_refused() {
-        use Dtype::{Bf16, F16, F32, Int8};
+        use Dtype::{Bf16, F16, F32, Fp8, Int8};
         let (turing, hopper) = (Some((7, 5)), Some((9, 0)));
+        let (ampere, ada) = (Some((8, 6)), Some((8, 9)));
         let (auto, libtorch) = (Kernels::Auto, Kernels::Libtorch);
         let avx2 = Some(Isa::Avx2);
         let in_avx2 = Kernels::Isa(Isa::Avx2);
@@ -167,7 +169,7 @@ mod tests {
                 libtorch,
                 None,
                 None,
-                Err("int8: not computed by --kernels libtorch; expected f32 or f16 or bf16"),
+                Err("int8: not computed by --kernels libtorch; expected f32 or f16 or bf16 or fp8"),
             ),
             (
                 Some(Bf16),
@@ -181,8 +183,24 @@ mod tests {
                 auto,
                 None,
                 hopper,
-                Err("int8: not computed on this GPU; expected f32 or f16 or bf16"),
+                Err("int8: not computed on this GPU; expected f32 or f16 or bf16 or fp8"),
             ),
+            (
+                Some(Fp8),
+                auto,
+                None,
+                ampere,
+                Err("fp8: not computed on this GPU; expected f32 or f16 or bf16"),
+            ),
+            (
+                Some(Fp8),
+                auto,
+                avx2,
+                None,
+                Err("fp8: not computed on this CPU; expected f32 or bf16 or int8"),
+            ),
+            (Some(Fp8), auto, None, ada, Ok(Fp8)),
+            (Some(Fp8), libtorch, None, None, Ok(Fp8)),
         ] {
             let options = ComputeOptions {
                 dtype: asked,

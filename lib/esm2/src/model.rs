@@ -140,7 +140,7 @@ impl Esm2 {
         }
     }
 
-    /// Loads the same checkpoint in f32, for comparison; `None` unless plmkit's CPU kernels compute it. Packs each layer when it
+    /// Loads the same checkpoint in f32, for comparison; `None` if the model itself computes in f32 too, as the library for GPUs does. Packs each layer when it
     /// computes it, so that only one layer is in memory.
     pub fn in_f32(&self) -> Result<Option<Self>, EsmError> {
         let Backend::Cpu(own) = &self.backend else {
@@ -160,8 +160,8 @@ impl Esm2 {
     }
 
     /// Computes `columns`: for each column the f32 values of all sequences in turn, as many as [`Column::values`]. Layers that no
-    /// column needs are not computed. If `dtype` is not the model's, weights are converted layer by layer, which is slow;
-    /// int8 weights are not converted. `stop` is polled between layers and gives [`EsmError::Stopped`].
+    /// column needs are not computed. If `dtype` is not the model's, weights are converted layer by layer, which is slow; those of
+    /// fp8 from f16, those of int8 not at all. `stop` is polled between layers and gives [`EsmError::Stopped`].
     pub fn embed(
         &self,
         batch: Varlen<'_>,

@@ -6,16 +6,26 @@ use crate::nvrtc::{Program, supported};
 use crate::source::SOURCE;
 use crate::{Dtype, GpuError};
 
-/// The types that kernels are compiled for: of values between matrix products. Kernels compute in f32 and round when they store.
+/// The types of values between matrix products. Kernels compute in f32 and round when they store.
 pub const ELEMENTS: [Dtype; 3] = [Dtype::F32, Dtype::F16, Dtype::Bf16];
 
-/// Returns the compiler option that defines the type.
-pub(crate) fn definition(element: Dtype) -> &'static CStr {
-    match element {
-        Dtype::F16 => c"-DELEMENT=f16",
-        Dtype::Bf16 => c"-DELEMENT=bf16",
+/// Returns the type of values between matrix products of a model of `dtype`.
+pub fn element_of(dtype: Dtype) -> Dtype {
+    match dtype {
         // Everything around integers is f32.
-        Dtype::F32 | Dtype::Int8 => c"-DELEMENT=float",
+        Dtype::Int8 => Dtype::F32,
+        Dtype::Fp8 => Dtype::Bf16,
+        element => element,
+    }
+}
+
+/// Returns the compiler options that define the types of a model.
+pub(crate) fn definitions(dtype: Dtype) -> &'static [&'static CStr] {
+    match dtype {
+        Dtype::F16 => &[c"-DELEMENT=f16"],
+        Dtype::Bf16 => &[c"-DELEMENT=bf16"],
+        Dtype::F32 | Dtype::Int8 => &[c"-DELEMENT=float"],
+        Dtype::Fp8 => &[c"-DELEMENT=bf16", c"-DFP8"],
     }
 }
 
@@ -36,21 +46,21 @@ pub struct Image {
 /// # Errors
 /// [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if NVRTC is missing or too old, [`GpuError::Unsupported`] if the device is
 /// too old, [`GpuError::Compile`] with the compiler's log, [`GpuError::Nvrtc`] for any other failure.
-pub fn compile(architecture: u32, element: Dtype) -> Result<Image, GpuError> {
-    compile_source(SOURCE, architecture, element)
+pub fn compile(architecture: u32, dtype: Dtype) -> Result<Image, GpuError> {
+    compile_source(SOURCE, architecture, dtype)
 }
 
-fn compile_source(source: &CStr, architecture: u32, element: Dtype) -> Result<Image, GpuError> {
+fn compile_source(source: &CStr, architecture: u32, dtype: Dtype) -> Result<Image, GpuError> {
     let (target, is_exact) = target(architecture, &supported()?)?;
     let program = Program::new(source)?;
-    let options = [
+    let mut options = vec![
         &*target,
-        definition(element),
         c"--std=c++17",
         c"--ptxas-options=-v",
         // Unused functions: conversions of other element types.
         c"--diag-suppress=177",
     ];
+    options.extend(definitions(dtype));
     let compiled = program.compile(&options)?;
     let log = program.log()?;
     if !compiled {

@@ -3,8 +3,6 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
-use strum::VariantArray;
-
 use crate::devices::{Context, Driver, Function, ModuleHandle, driver};
 use crate::launch::Launch;
 use crate::library::call;
@@ -72,7 +70,7 @@ impl Drop for Entered {
 #[derive(Debug)]
 pub(crate) struct Module {
     handle: ModuleHandle,
-    /// The functions of [`Kernel`], in that order.
+    /// The functions of the first kernels of [`Kernel`], in that order.
     functions: Vec<Function>,
     device: Device,
 }
@@ -83,7 +81,11 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    pub(crate) fn load(device: Device, image: &Image) -> Result<Self, GpuError> {
+    pub(crate) fn load(
+        device: Device,
+        image: &Image,
+        kernels: &[Kernel],
+    ) -> Result<Self, GpuError> {
         let driver = device.driver;
         let entered = device.enter()?;
         let mut module: ModuleHandle = ptr::null_mut();
@@ -94,11 +96,11 @@ impl Module {
         // From here on, drop unloads the module.
         let mut loaded = Self {
             handle: module,
-            functions: Vec::with_capacity(Kernel::VARIANTS.len()),
+            functions: Vec::with_capacity(kernels.len()),
             device,
         };
         let entered = loaded.device.enter()?;
-        for kernel in Kernel::VARIANTS {
+        for kernel in kernels {
             let mut function: Function = ptr::null_mut();
             // SAFETY: the module is loaded.
             let name = kernel.name();
@@ -121,11 +123,13 @@ impl Module {
         stream: *mut c_void,
         mut launch: Launch,
     ) -> Result<(), GpuError> {
+        let function = self.functions.get(launch.kernel as usize);
+        let missing = || GpuError::Argument("not a kernel of this type".to_owned());
+        let function = *function.ok_or_else(missing)?;
         let _entered = self.device.enter()?;
         let mut arguments = launch.addresses();
         // SAFETY: the arguments are those of the kernel, and the driver copies them before it returns. The caller guarantees the
         // memory that they point to.
-        let function = self.functions[launch.kernel as usize];
         let ((width, height), threads) = (launch.grid, launch.threads);
         let (arguments, nothing) = (arguments.as_mut_ptr(), ptr::null_mut());
         call!(

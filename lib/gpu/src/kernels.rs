@@ -4,6 +4,7 @@ mod add_layer_norm;
 mod bias_gelu;
 mod embed;
 mod pool;
+mod quantised_activation;
 mod rope;
 mod silu_gate;
 
@@ -13,14 +14,16 @@ pub use add_layer_norm::AddLayerNorm;
 pub use bias_gelu::BiasGelu;
 pub use embed::Embed;
 pub use pool::Pool;
+pub use quantised_activation::QuantisedActivation;
 pub use rope::{Rope, RopeNorm};
 pub use silu_gate::SiluGate;
 
 use crate::driver::{Device, Module};
 use crate::launch::Launch;
-use crate::{Dtype, GpuError, compile};
+use crate::source::Kernel;
+use crate::{Dtype, GpuError, compile, element_of};
 
-/// The kernels of a device for one element type. Any thread may launch them.
+/// The kernels of a device for models of one type. Any thread may launch them.
 #[derive(Debug)]
 pub struct Kernels {
     element: Dtype,
@@ -33,16 +36,16 @@ impl Kernels {
     /// # Errors
     /// Those of [`compile`]; [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if the driver is missing or too old;
     /// [`GpuError::Driver`] if there is no such device.
-    pub fn load(ordinal: usize, element: Dtype) -> Result<Self, GpuError> {
+    pub fn load(ordinal: usize, dtype: Dtype) -> Result<Self, GpuError> {
         let device = Device::open(ordinal)?;
-        let image = compile(device.architecture()?, element)?;
+        let image = compile(device.architecture()?, dtype)?;
         Ok(Self {
-            element,
-            module: Module::load(device, &image)?,
+            element: element_of(dtype),
+            module: Module::load(device, &image, Kernel::of(dtype))?,
         })
     }
 
-    /// Returns the element type.
+    /// Returns the type of values between matrix products.
     pub fn element(&self) -> Dtype {
         self.element
     }

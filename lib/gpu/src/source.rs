@@ -4,6 +4,8 @@ use std::ffi::{CStr, CString};
 
 use strum::{IntoStaticStr, VariantArray};
 
+use crate::Dtype;
+
 macro_rules! files {
     ($($name:literal)*) => {
         concat!($("#line 1 \"", $name, "\"\n", include_str!(concat!("kernels/", $name)),)* "\0")
@@ -11,10 +13,11 @@ macro_rules! files {
 }
 
 const TEXT: &str = files!(
-    "prelude.cu" "rope.cu" "add_layer_norm.cu" "norm_rope.cu" "bias_gelu.cu" "silu_gate.cu" "embed.cu" "pool.cu"
+    "prelude.cu" "rope.cu" "row.cu" "add_layer_norm.cu" "norm_rope.cu" "bias_gelu.cu" "silu_gate.cu" "quantised_activation.cu"
+    "embed.cu" "pool.cu"
 );
 
-/// The source of all kernels, one program for each element type.
+/// The source of all kernels, one program for each type of a model.
 pub(crate) const SOURCE: &CStr = match CStr::from_bytes_with_nul(TEXT.as_bytes()) {
     Ok(source) => source,
     Err(_) => panic!("a zero byte in a source of the kernels"),
@@ -49,9 +52,24 @@ pub(crate) enum Kernel {
     PoolSequencesStdPackets,
     PoolSequencesStdValues,
     PoolBos,
+    // From here on, only in the program for fp8.
+    AddLayerNormE4m3Packets,
+    AddLayerNormE4m3Values,
+    GeluE4m3Packets,
+    GeluE4m3Values,
+    SiluGateE4m3Packets,
+    SiluGateE4m3Values,
 }
 
 impl Kernel {
+    /// Returns the kernels of the program for a type.
+    pub(crate) fn of(dtype: Dtype) -> &'static [Self] {
+        match dtype {
+            Dtype::Fp8 => Self::VARIANTS,
+            _ => &Self::VARIANTS[..Self::AddLayerNormE4m3Packets as usize],
+        }
+    }
+
     /// Returns the kernel's name in the source.
     pub(crate) fn name(self) -> CString {
         CString::new(<&str>::from(self)).unwrap_or_default()

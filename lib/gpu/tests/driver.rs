@@ -133,6 +133,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
         weight: at(0x2000).cast(),
         bias: at(0x3000).cast(),
         out: at(0x4000),
+        scales: None,
         tokens: 1_000,
         hidden: 1_280,
         eps: 0.5,
@@ -142,7 +143,7 @@ fn kernels_are_loaded_launched_and_unloaded() {
     unsafe { kernels.run(stream, &norm).unwrap() };
     assert_eq!(
         driver.said(),
-        "push\nadd_layer_norm_packets 250 1 1 256 1 1 0 abc0: 1000 0 2000 3000 4000 3e8 500 2 3f000000 40000000\npop\n"
+        "push\nadd_layer_norm_packets 250 1 1 256 1 1 0 abc0: 1000 0 2000 3000 4000 0 3e8 500 2 3f000000 40000000\npop\n"
     );
 
     let pool = Pool {

@@ -113,7 +113,7 @@ pub struct RunStarted {
     pub flops_per_token: Option<u64>,
     /// Floating-point operations of attention for a pair of tokens of one sequence, over all layers and heads.
     pub flops_per_pair: Option<u64>,
-    /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`.
+    /// The number type of the computation: `f32`, `f16`, `bf16`, `int8`, `fp8`.
     pub dtype: Option<String>,
     /// What computes the layers: an instruction set of plmkit's CPU kernels, `cuda` or `libtorch`.
     pub kernel_set: Option<String>,
@@ -136,7 +136,7 @@ pub struct RunStarted {
     pub compile_ms: Option<f64>,
     /// Page-locking host memory for the largest batches, a part of `load_ms`.
     pub pin_ms: Option<f64>,
-    /// Comparing int8 with f32 on a sample, after loading.
+    /// Comparing int8 or fp8 with f32 on a sample, after loading.
     pub compare_ms: Option<f64>,
 }
 

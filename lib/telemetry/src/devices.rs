@@ -8,7 +8,7 @@ use csv::ReaderBuilder;
 /// `None` for an unknown GPU, and for a type that its tensor cores do not support: a guess would make MFU meaningless.
 ///
 /// `f16` and `bf16` use tensor cores with sums in f32, as matrix products of models do. `f32` is without TF32, which
-/// gpu-embed does not use. `int8` has none, as only some of its products are in int8. The figures are from NVIDIA's data sheets and
+/// gpu-embed does not use. `int8` and `fp8` have none, as only some of their products are in 8 bits. The figures are from NVIDIA's data sheets and
 /// architecture white papers, at boost clock and without sparsity.
 pub fn peak_flops_per_s(name: &str, dtype: &str) -> Option<f64> {
     let name = name.trim();

@@ -37,7 +37,7 @@ pub fn widen(dtype: Dtype, bytes: &[u8], to: &mut [f32]) {
                 *to = f32::from_bits(half << 16);
             }
         }
-        Dtype::Int8 => panic!("weights are stored as floats"),
+        Dtype::Int8 | Dtype::Fp8 => panic!("weights are stored as wider floats"),
     }
 }
 

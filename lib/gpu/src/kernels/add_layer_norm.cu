@@ -1,34 +1,9 @@
 // The residual stream takes up what a block of the layer computed, and is normalised for the next.
 //
 // x: (tokens, hidden) f32, the stream; y: (tokens, hidden) ELEMENT, added to it times a factor, or null; weight, bias: (hidden) f32;
-// out: (tokens, hidden) ELEMENT. A row is held in the registers of 1, 2, 4, ... 32 warps, 20 values to a thread: it is
+// out: (tokens, hidden) ELEMENT, or e4m3 with a factor for each token in scales: (tokens) f32. A row is held in registers: it is
 // read once, and its variance is that of the deviations from its mean. The difference of two large sums would lose what
 // small channels have beside outliers near 1000.
-
-// Of 4 values: 640 to a warp, which is the width of 150M. 1280, 2560 and 5120, the larger ones, fill 2, 4 and 8 warps.
-static const unsigned PACKETS = 5;
-
-// The sum over a row: over each warp, then over its warps in their order.
-static __device__ __forceinline__ float row_sum(float value, float *of_warps, unsigned first_warp, unsigned warps) {
-    value = warp_sum(value);
-    if (warps == 1) {
-        return value;
-    }
-    if (threadIdx.x % 32 == 0) {
-        of_warps[threadIdx.x / 32] = value;
-    }
-    __syncthreads();
-    float sum = 0.0f;
-    for (unsigned warp = 0; warp < warps; ++warp) {
-        sum += of_warps[first_warp + warp];
-    }
-    return sum;
-}
-
-// The first channel of a packet of a thread, in a row of so many threads.
-static __device__ __forceinline__ unsigned channel_of(unsigned packet, unsigned threads) {
-    return (packet * threads + threadIdx.x % threads) * 4;
-}
 
 // Subtracts the mean of a row's `hidden` values from those that a thread holds, `width` of them in the row or none at all,
 // and returns the factor that gives it a variance of 1. What a thread holds beside them is 0. `row` is that of the block.
@@ -43,7 +18,7 @@ static __device__ __forceinline__ float centre(float (&held)[PACKETS][4], unsign
     for (unsigned k = 0; k < PACKETS; ++k) {
         sum += (held[k][0] + held[k][1]) + (held[k][2] + held[k][3]);
     }
-    const float mean = row_sum(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
+    const float mean = over_row<Sum>(sum, of_warps[0], row * warps, warps) / static_cast<float>(hidden);
 
     float squares = 0.0f;
 #pragma unroll
@@ -57,15 +32,15 @@ static __device__ __forceinline__ float centre(float (&held)[PACKETS][4], unsign
         squares += (held[k][0] * held[k][0] + held[k][1] * held[k][1]) +
                    (held[k][2] * held[k][2] + held[k][3] * held[k][3]);
     }
-    const float variance = row_sum(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
+    const float variance = over_row<Sum>(squares, of_warps[1], row * warps, warps) / static_cast<float>(hidden);
     // A variance beyond f32 gives NaN: by 1/inf, the row would become the bias, without a sign that it is lost.
     return 1.0f / sqrtf(variance + eps) + (variance - variance);
 }
 
-template <bool WHOLE>
+template <bool WHOLE, typename OUT>
 static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, const float *weight, const float *bias,
-                                                 ELEMENT *out, unsigned tokens, unsigned hidden, unsigned warps,
-                                                 float eps, float factor) {
+                                                 OUT *out, float *scales, unsigned tokens, unsigned hidden,
+                                                 unsigned warps, float eps, float factor) {
     const unsigned threads = 32 * warps; // of a row
     const unsigned row = threadIdx.x / threads;
     const unsigned token = blockIdx.x * (blockDim.x / threads) + row;
@@ -110,18 +85,27 @@ static __device__ __forceinline__ void normalise(float *x, const ELEMENT *y, con
             for (unsigned i = 0; i < 4; ++i) {
                 held[k][i] = held[k][i] * scale * weights[i] + biases[i];
             }
-            store<4, WHOLE>(held[k], out + offset + channel, present);
+            if constexpr (sizeof(OUT) > 1) {
+                store<4, WHOLE>(held[k], out + offset + channel, present);
+            }
         }
+    }
+    if constexpr (sizeof(OUT) == 1) {
+        quantise<WHOLE>(held, width, row, warps, out + offset, scales + token);
     }
 }
 
-#define ADD_LAYER_NORM(name, whole)                                                                                    \
+#define ADD_LAYER_NORM(name, whole, to)                                                                                \
     extern "C" __global__ void __launch_bounds__(1024)                                                                 \
-        name(float *x, const ELEMENT *y, const float *weight, const float *bias, ELEMENT *out, unsigned tokens,        \
-             unsigned hidden, unsigned warps, float eps, float factor) {                                               \
-        normalise<whole>(x, y, weight, bias, out, tokens, hidden, warps, eps, factor);                                 \
+        name(float *x, const ELEMENT *y, const float *weight, const float *bias, to *out, float *scales,               \
+             unsigned tokens, unsigned hidden, unsigned warps, float eps, float factor) {                              \
+        normalise<whole>(x, y, weight, bias, out, scales, tokens, hidden, warps, eps, factor);                         \
     }                                                                                                                  \
     EMULATED(name)
 
-ADD_LAYER_NORM(add_layer_norm_packets, true)
-ADD_LAYER_NORM(add_layer_norm_values, false)
+ADD_LAYER_NORM(add_layer_norm_packets, true, ELEMENT)
+ADD_LAYER_NORM(add_layer_norm_values, false, ELEMENT)
+#ifdef FP8
+ADD_LAYER_NORM(add_layer_norm_e4m3_packets, true, e4m3)
+ADD_LAYER_NORM(add_layer_norm_e4m3_values, false, e4m3)
+#endif

@@ -26,8 +26,11 @@ pub struct AddLayerNorm {
     pub weight: *const f32,
     /// `(hidden)` f32, added after the factor.
     pub bias: *const f32,
-    /// `(tokens, hidden)` elements, the normalised `x`. May be `y`.
+    /// `(tokens, hidden)` elements, the normalised `x`. May be `y`. If `scales` is given, e4m3 and not `y`.
     pub out: *mut c_void,
+    /// `(tokens)` f32, if any: the factors that `out` lacks, each so that the largest magnitude of a row in `out` is 448; 1 for a row
+    /// of zeros.
+    pub scales: Option<*mut f32>,
     /// The number of tokens.
     pub tokens: usize,
     /// The channels of a token, at most 20,480.
@@ -64,24 +67,31 @@ impl Work for AddLayerNorm {
         if self.y.is_some() {
             check_pointer("y", y, element.bytes())?;
         }
+        let size = self.scales.map_or(element.bytes(), |_| 1);
         let whole = self.hidden.is_multiple_of(4)
             && is_multiple(self.x, 16)
             && is_multiple(self.weight, 16)
             && is_multiple(self.bias, 16)
             && is_multiple(y, 4 * element.bytes())
-            && is_multiple(self.out, 4 * element.bytes());
-        let kernel = if whole {
-            Kernel::AddLayerNormPackets
-        } else {
-            Kernel::AddLayerNormValues
+            && is_multiple(self.out, 4 * size);
+        let kernel = match (self.scales, whole) {
+            (None, true) => Kernel::AddLayerNormPackets,
+            (None, false) => Kernel::AddLayerNormValues,
+            (Some(_), true) => Kernel::AddLayerNormE4m3Packets,
+            (Some(_), false) => Kernel::AddLayerNormE4m3Values,
         };
+        let scales = self.scales.unwrap_or(std::ptr::null_mut());
+        if self.scales.is_some() {
+            check_pointer("scales", scales, 4)?;
+        }
         Ok(vec![
             of_rows(kernel, tokens, warps)
                 .pointer("x", self.x, 4)?
                 .address(y)
                 .pointer("weight", self.weight, 4)?
                 .pointer("bias", self.bias, 4)?
-                .pointer("out", self.out, element.bytes())?
+                .pointer("out", self.out, size)?
+                .address(scales)
                 .count(tokens)
                 .count(hidden)
                 .count(warps)
@@ -95,7 +105,7 @@ impl Work for AddLayerNorm {
 mod tests {
     use super::*;
     use crate::ELEMENTS;
-    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, emulator};
+    use crate::emulator::{Buffer, Draw, Invalid, ORDERS, assert_close, e4m3, emulator};
 
     struct Case {
         x: Vec<f32>,
@@ -123,6 +133,7 @@ mod tests {
                 weight: weight.pointer(),
                 bias: bias.pointer(),
                 out: out.pointer(),
+                scales: None,
                 tokens: case.x.len() / case.hidden,
                 hidden: case.hidden,
                 eps: EPS,
@@ -140,6 +151,57 @@ mod tests {
             Buffer::from_bytes(&x).values(),
             Buffer::from_bytes(&out).elements_of(element),
         )
+    }
+
+    /// The kernels for fp8 round what those for f32 store.
+    #[test]
+    fn values_in_8_bits_are_those_of_f32_rounded() {
+        for (tokens, hidden, shift) in [
+            (3, 64, 0),
+            (9, 480, 0),
+            (2, 1_280, 0),
+            (3, 5_120, 0),
+            (5, 641, 0),
+            (2, 20_480, 0),
+            (3, 320, 1),
+        ] {
+            let mut case = case(Dtype::Bf16, tokens, hidden, shift);
+            // A row of zeros.
+            let row = hidden..2 * hidden;
+            case.x[row.clone()].fill(0.25);
+            case.y.as_mut().unwrap()[row].fill(1.0);
+            case.bias.fill(0.0);
+            let (stream, exact) = run(Dtype::F32, &case);
+            let results = ORDERS.map(|order| {
+                let x = Buffer::of(&case.x, 4 * shift);
+                let y = Buffer::elements(Dtype::Bf16, case.y.as_ref().unwrap(), 0);
+                let (weight, bias) = (Buffer::of(&case.weight, 0), Buffer::of(&case.bias, 0));
+                let (out, scales) = (Buffer::empty(tokens * hidden), Buffer::empty(tokens * 4));
+                let work = AddLayerNorm {
+                    x: x.pointer(),
+                    y: Some(y.pointer::<c_void>().cast_const()),
+                    weight: weight.pointer(),
+                    bias: bias.pointer(),
+                    out: out.pointer(),
+                    scales: Some(scales.pointer()),
+                    tokens,
+                    hidden,
+                    eps: EPS,
+                    scale: 1.0,
+                };
+                let launch = work.launches(Dtype::Bf16).unwrap().remove(0);
+                let packets = hidden.is_multiple_of(4) && shift == 0;
+                assert_eq!(launch.kernel == Kernel::AddLayerNormE4m3Packets, packets);
+                emulator(Dtype::Fp8).run(launch, order);
+                (x.values(), out.bytes(), scales.values())
+            });
+            let exact: Vec<f32> = exact.into_iter().map(|value| value as f32).collect();
+            let rows = exact.chunks_exact(hidden).map(e4m3::quantised);
+            let (values, scales): (Vec<_>, Vec<_>) = rows.unzip();
+            assert_eq!(scales[1], 1.0);
+            let expected = (stream, values.concat(), scales);
+            assert!(results.iter().all(|result| *result == expected), "{hidden}");
+        }
     }
 
     /// One channel near 1000, one near -300 and all others small, as in real checkpoints.
@@ -316,6 +378,7 @@ mod tests {
             weight: weight.pointer(),
             bias: bias.pointer(),
             out: y.pointer(),
+            scales: None,
             tokens: 9,
             hidden: 320,
             eps: EPS,
@@ -351,6 +414,7 @@ mod tests {
             weight: some,
             bias: some,
             out: some.cast(),
+            scales: None,
             tokens: 10,
             hidden: 640,
             eps: EPS,
@@ -363,7 +427,7 @@ mod tests {
             ..work
         };
         assert!(none.launches(Dtype::F16).unwrap().is_empty());
-        let cases: [Invalid<AddLayerNorm>; 8] = [
+        let cases: [Invalid<AddLayerNorm>; 9] = [
             (
                 |work| work.tokens = 1 << 33,
                 "tokens: expected at most 2147483647, found 8589934592",
@@ -392,6 +456,10 @@ mod tests {
             (
                 |work| work.out = std::ptr::null_mut(),
                 "out is a null pointer",
+            ),
+            (
+                |work| work.scales = Some(std::ptr::null_mut()),
+                "scales is a null pointer",
             ),
         ];
         for (change, message) in cases {

@@ -13,6 +13,11 @@ struct bf16 {
     unsigned short bits;
 };
 
+// The 8-bit float of FP8 products: 4 significant bits, 448 at most, no infinity.
+struct e4m3 {
+    unsigned char bits;
+};
+
 static __device__ __forceinline__ float widen(float value) {
     return value;
 }
@@ -47,6 +52,15 @@ static __device__ __forceinline__ void narrow(float value, f16 &to) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
 }
 
+#if __CUDA_ARCH__ >= 890
+// To the nearest, ties to even, and what is too large to the largest; NaN stays.
+static __device__ __forceinline__ void narrow(float value, e4m3 &to) {
+    unsigned short two;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(0.0f), "f"(value));
+    to.bits = static_cast<unsigned char>(two);
+}
+#endif
+
 // For the CPU, where a test runs each kernel.
 #define EMULATED(kernel)
 #else
@@ -57,9 +71,16 @@ static inline float widen(f16 value) {
 static inline void narrow(float value, f16 &to) {
     to.bits = emulator::f16_of_f32(value);
 }
+
+static inline void narrow(float value, e4m3 &to) {
+    to.bits = emulator::e4m3_of_f32(value);
+}
 #endif
 
 template <unsigned BYTES> struct Word;
+template <> struct Word<4> {
+    typedef unsigned type;
+};
 template <> struct Word<8> {
     typedef uint2 type;
 };
@@ -67,7 +88,7 @@ template <> struct Word<16> {
     typedef uint4 type;
 };
 
-// N values that are one access of 8 or 16 bytes.
+// N values that are one access of 4, 8 or 16 bytes.
 template <typename T, unsigned N> union Packet {
     typename Word<N * sizeof(T)>::type word;
     T values[N];
@@ -117,11 +138,23 @@ static __device__ __forceinline__ unsigned present_of(unsigned n, unsigned first
     return first >= end ? 0 : (end - first < n ? end - first : n);
 }
 
-// The sum over the 32 lanes, the same bits in each: at every step two lanes add the same two values.
-static __device__ __forceinline__ float warp_sum(float value) {
+struct Sum {
+    static __device__ __forceinline__ float of(float a, float b) {
+        return a + b;
+    }
+};
+
+struct Largest {
+    static __device__ __forceinline__ float of(float a, float b) {
+        return fmaxf(a, b);
+    }
+};
+
+// The sum, or the largest, over the 32 lanes, the same bits in each: at every step two lanes take the same two values.
+template <typename OPERATION> static __device__ __forceinline__ float over_warp(float value) {
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) {
-        value += __shfl_xor_sync(0xffffffffu, value, distance);
+        value = OPERATION::of(value, __shfl_xor_sync(0xffffffffu, value, distance));
     }
     return value;
 }

@@ -2,6 +2,10 @@
 //
 // wide: (tokens, 2 width) ELEMENT, gates before values; out: (tokens, width) ELEMENT.
 
+static __device__ __forceinline__ float silu(float x) {
+    return x / (1.0f + exp2f(x * -1.44269504f)); // log2(e)
+}
+
 template <unsigned N, bool WHOLE>
 static __device__ __forceinline__ void gate(const ELEMENT *wide, ELEMENT *out, unsigned tokens, unsigned width,
                                             unsigned tokens_per_block) {
@@ -21,7 +25,7 @@ static __device__ __forceinline__ void gate(const ELEMENT *wide, ELEMENT *out, u
         load<N, WHOLE>(values, at + width, present);
 #pragma unroll
         for (unsigned i = 0; i < N; ++i) {
-            values[i] *= gates[i] / (1.0f + exp2f(gates[i] * -1.44269504f)); // log2(e)
+            values[i] *= silu(gates[i]);
         }
         store<N, WHOLE>(values, to, present);
     }

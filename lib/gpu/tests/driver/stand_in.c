@@ -136,7 +136,7 @@ static const char *arguments_of(const char *kernel) {
         return "pppuuuu";
     }
     if (strncmp(kernel, "add_layer_norm", 14) == 0) {
-        return "pppppuuuuu";
+        return "ppppppuuuuu";
     }
     if (strncmp(kernel, "pool_chunks", 11) == 0) {
         return "ppppuu";

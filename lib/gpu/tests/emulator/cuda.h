@@ -78,6 +78,25 @@ static inline uint16_t f16_of_f32(float value) {
     return sign | static_cast<uint16_t>((exponent + 14) * 1024 + places);
 }
 
+// Rounded to nearest, ties to even; a value too large becomes the largest, 448, as with cvt.rn.satfinite.
+static inline uint8_t e4m3_of_f32(float value) {
+    const uint8_t sign = bits_of_f32(value) >> 24 & 0x80;
+    const float size = fabsf(value);
+    if (isnan(value)) {
+        return 0x7f;
+    }
+    if (size >= 448.0f) {
+        return sign | 0x7e;
+    }
+    int exponent = -6;
+    if (size >= 0x1p-6f) {
+        frexpf(size, &exponent);
+        exponent -= 1;
+    }
+    const int places = static_cast<int>(nearbyintf(ldexpf(size, 3 - exponent)));
+    return sign | static_cast<uint8_t>((exponent + 6) * 8 + places);
+}
+
 enum State { READY, AT_WARP, AT_BLOCK, DONE };
 
 struct Fiber {

@@ -9,10 +9,13 @@ use half::{bf16, f16};
 use libloading::Library;
 
 use crate::Dtype;
-use crate::compile::definition;
+use crate::compile::definitions;
 use crate::kernels::Work;
 use crate::launch::Launch;
 use crate::source::SOURCE;
+
+#[path = "../e4m3.rs"]
+pub(crate) mod e4m3;
 
 /// Orders in which the threads of a block run: increasing, decreasing and mixed. Results must not depend on the order.
 pub(crate) const ORDERS: [Order; 3] = [Order(1), Order(u32::MAX), Order(77)];
@@ -25,17 +28,18 @@ pub(crate) struct Order(u32);
 const CONVERSIONS: &str = "
     extern \"C\" unsigned short emulator_f16_of_f32(float value) { f16 to; narrow(value, to); return to.bits; }
     extern \"C\" unsigned short emulator_bf16_of_f32(float value) { bf16 to; narrow(value, to); return to.bits; }
+    extern \"C\" unsigned char emulator_e4m3_of_f32(float value) { e4m3 to; narrow(value, to); return to.bits; }
     extern \"C\" float emulator_f32_of_f16(unsigned short bits) { return widen(f16{bits}); }
     extern \"C\" float emulator_f32_of_bf16(unsigned short bits) { return widen(bf16{bits}); }
 ";
 
-/// The kernels for an element type.
+/// The kernels for a type of models.
 pub(crate) struct Emulator(Library);
 
 /// Compiles the kernels, once for each type.
-pub(crate) fn emulator(element: Dtype) -> &'static Emulator {
-    static ALL: [OnceLock<Emulator>; 3] = [const { OnceLock::new() }; 3];
-    ALL[element as usize].get_or_init(|| {
+pub(crate) fn emulator(dtype: Dtype) -> &'static Emulator {
+    static ALL: [OnceLock<Emulator>; 5] = [const { OnceLock::new() }; 5];
+    ALL[dtype as usize].get_or_init(|| {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("kernels.cpp");
         let header = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/cuda.h");
@@ -67,7 +71,11 @@ pub(crate) fn emulator(element: Dtype) -> &'static Emulator {
             ])
             // Without warnings, which depend on the compiler.
             .arg("-w")
-            .arg(definition(element).to_str().unwrap())
+            .args(
+                definitions(dtype)
+                    .iter()
+                    .map(|option| option.to_str().unwrap()),
+            )
             .arg(&source)
             .arg("-o")
             .arg(&library)
@@ -150,9 +158,7 @@ impl Buffer {
     /// The same of values rounded to a type.
     pub(crate) fn elements(element: Dtype, values: &[f64], shift: usize) -> Self {
         match element {
-            Dtype::F32 | Dtype::Int8 => {
-                Self::of(&values.iter().map(|&x| x as f32).collect::<Vec<_>>(), shift)
-            }
+            Dtype::F32 => Self::of(&values.iter().map(|&x| x as f32).collect::<Vec<_>>(), shift),
             Dtype::F16 => Self::of(
                 &values.iter().map(|&x| f16::from_f64(x)).collect::<Vec<_>>(),
                 shift,
@@ -164,6 +170,7 @@ impl Buffer {
                     .collect::<Vec<_>>(),
                 shift,
             ),
+            Dtype::Int8 | Dtype::Fp8 => unreachable!("no type of elements"),
         }
     }
 
@@ -211,7 +218,7 @@ impl Buffer {
                 .collect::<Vec<_>>()
         };
         match element {
-            Dtype::F32 | Dtype::Int8 => self.values().into_iter().map(f64::from).collect(),
+            Dtype::F32 => self.values().into_iter().map(f64::from).collect(),
             Dtype::F16 => halves()
                 .into_iter()
                 .map(|bits| f16::from_bits(bits).to_f64())
@@ -220,6 +227,7 @@ impl Buffer {
                 .into_iter()
                 .map(|bits| bf16::from_bits(bits).to_f64())
                 .collect(),
+            Dtype::Int8 | Dtype::Fp8 => unreachable!("no type of elements"),
         }
     }
 }
@@ -228,9 +236,10 @@ impl Buffer {
 #[track_caller]
 pub(crate) fn assert_close(element: Dtype, found: f64, expected: f64, slack: f64) {
     let (half_a_digit, least) = match element {
-        Dtype::F32 | Dtype::Int8 => (f64::powi(2.0, -24), 0.0),
+        Dtype::F32 => (f64::powi(2.0, -24), 0.0),
         Dtype::F16 => (f64::powi(2.0, -11), f64::powi(2.0, -25)),
         Dtype::Bf16 => (f64::powi(2.0, -8), 0.0),
+        Dtype::Int8 | Dtype::Fp8 => unreachable!("no type of elements"),
     };
     let allowed = slack + half_a_digit * (expected.abs() + slack) + least;
     assert!(
@@ -278,6 +287,7 @@ fn a_block_that_would_hang_is_seen() {
         weight: held.pointer(),
         bias: held.pointer(),
         out: held.pointer(),
+        scales: None,
         tokens: 1,
         hidden: 64,
         eps: 1.0,
@@ -336,6 +346,27 @@ fn half_types_are_rounded_as_by_the_crate_half() {
                 expected.to_bits() == to_bf16(value)
                     || value.is_nan() && bf16::from_bits(to_bf16(value)).is_nan()
             );
+        }
+    }
+}
+
+/// The emulator's conversion must equal the instruction of newer GPUs: of each f16, and of what lies at and beside the middle of
+/// neighbours.
+#[test]
+fn e4m3_is_rounded_to_the_nearest() {
+    // SAFETY: the header declares it so.
+    let to_e4m3 = unsafe {
+        let name = b"emulator_e4m3_of_f32";
+        let emulator = emulator(Dtype::Fp8);
+        emulator.0.get::<extern "C" fn(f32) -> u8>(name).unwrap()
+    };
+    let check = |value: f32| assert_eq!(to_e4m3(value), e4m3::nearest(value), "{value:e}");
+    (0..=u16::MAX).for_each(|bits| check(f16::from_bits(bits).to_f32()));
+    for bits in 0..0x7e {
+        let middle = f32::midpoint(e4m3::value(bits), e4m3::value(bits + 1));
+        for value in [middle, middle.next_up(), middle.next_down()] {
+            check(value);
+            check(-value);
         }
     }
 }
