@@ -187,6 +187,13 @@ class Suite:
         efficient = any("fmha_cutlassF_f16" in call[-1] for log in run.logs for call in log)
         return whole(run, self.inputs.natural_rows) + ([] if efficient else ["no memory-efficient attention"]), ""
 
+    def in_8_bits(self, capability):
+        """Three of four products of a layer are in fp8, by cuBLAS or CUTLASS."""
+        environment = {"STAND_IN_CAPABILITY": capability}
+        options = ["--dtype", "fp8", "--pool", "mean"]
+        run = self.programs.embed(f"fp8-{capability}", self.inputs.alike, self.inputs.model, *options, environment=environment)
+        return whole(run, self.inputs.alike_rows), ""
+
     def memory_runs_out(self):
         """A batch that does not fit is computed in pieces that do."""
         run = self.programs.embed("tight", self.inputs.peptides, self.inputs.model, environment={"STAND_IN_MIB": "512"})
@@ -214,19 +221,21 @@ class Suite:
 
     def cases(self):
         """Name and function of each."""
-        ways = [(dtype, kernels) for kernels in ("auto", "libtorch") for dtype in ("f16", "bf16", "f32")]
+        ways = [(dtype, kernels) for kernels in ("auto", "libtorch") for dtype in ("f16", "bf16", "f32")] + [("fp8", "auto")]
         for way in ways:
             yield f"{way[0]}, kernels {way[1]}", lambda way=way: self.way(*way)
-        for dtype in ("f16", "bf16", "f32"):
+        for dtype in ("f16", "bf16", "f32", "fp8"):
             yield f"{dtype}, all outputs", lambda dtype=dtype: self.everything(dtype)
-        for way in (("f16", "auto"), ("f32", "auto"), ("f16", "libtorch")):
+        for way in (("f16", "auto"), ("f32", "auto"), ("f16", "libtorch"), ("fp8", "auto"), ("fp8", "libtorch")):
             yield f"{way[0]}, kernels {way[1]}, memory", lambda way=way: self.memory(*way)
             yield f"{way[0]}, kernels {way[1]}, natural lengths", lambda way=way: self.natural(*way)
             yield f"{way[0]}, kernels {way[1]}, peptides", lambda way=way: self.peptides(*way)
-            for head_dim in (10, 20):
+            for head_dim in (10, 20) if way[0] != "fp8" else ():
                 yield f"{way[0]}, kernels {way[1]}, heads of {head_dim}", lambda way=way, d=head_dim: self.head(d, *way)
             for name in self.inputs.relatives:
                 yield f"{way[0]}, kernels {way[1]}, {name}", lambda way=way, name=name: self.relative(name, *way)
+        for capability in ("89", "90", "100"):
+            yield f"fp8, compute capability {capability}", lambda capability=capability: self.in_8_bits(capability)
         yield "windows", self.windows
         yield "probe", self.probe
         yield "compute capability 7.5", self.turing

@@ -20,6 +20,6 @@ FUSED = most(5, 4, 30, 16)
 NARROW, WIDE = most(11, 4, 59, 16), most(7, 4, 43, 16)
 
 MOST = {
-    "auto": {"f16": FUSED, "bf16": FUSED, "f32": FUSED},
+    "auto": {"f16": FUSED, "bf16": FUSED, "f32": FUSED, "fp8": FUSED},
     "libtorch": {"f16": NARROW, "bf16": NARROW, "f32": WIDE},
 }

@@ -48,6 +48,12 @@ class Bench:
 
         return ["f32", "f16", "bf16"] if torch.cuda.get_device_capability() >= (8, 0) else ["f32", "f16"]
 
+    @property
+    def has_fp8(self):
+        import torch
+
+        return self.on_gpu and torch.cuda.get_device_capability() >= (8, 9)
+
     def path(self, name):
         return self.folder / name
 

@@ -4,7 +4,22 @@ import time
 
 import torch
 
-TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+# In fp8, what is not multiplied in 8 bits is bf16.
+TORCH = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16, "fp8": torch.bfloat16}
+
+
+def product(dtype, x, weight, bias=None):
+    """A function that multiplies rows by a weight, (out, in), as gpu-embed asks for it."""
+    if dtype != "fp8":
+        return lambda: torch.nn.functional.linear(x, weight, bias)
+    (values, scales), (weights, by) = (quantised(of) for of in (x, weight))
+    return lambda: torch._scaled_mm(values, weights.t(), scales, by.t(), bias, out_dtype=torch.bfloat16)
+
+
+def quantised(x):
+    """Rows in e4m3, and their scales."""
+    scales = x.float().abs().amax(1, keepdim=True) / torch.finfo(torch.float8_e4m3fn).max
+    return (x / scales).to(torch.float8_e4m3fn), scales
 
 
 class Rates:
@@ -34,7 +49,7 @@ class Rates:
     def gemm(self, dtype):
         """FLOP/s of a large product of random matrices."""
         a, b = (torch.randn(self.peak, self.peak, device=self.device, dtype=TORCH[dtype]) for _ in range(2))
-        return 2 * self.peak**3 / self.seconds(lambda: a @ b)
+        return 2 * self.peak**3 / self.seconds(product(dtype, a, b))
 
     def copy(self, traffic):
         """Bytes/s of a copy within the device's memory, `traffic` bytes read and written in all."""
@@ -59,13 +74,11 @@ class Rates:
 
         gated = config["hidden_act"] == "silu"
         # With bias: addmm, which is cublasLt's. Before GELU, whose kernel adds the bias, without. ESMC has no biases.
-        others = [layer(width, 3 * width), layer(width, width), layer(inner, width)]
+        after_attention, *others = [layer(width, width), layer(width, 3 * width), layer(inner, width)]
         rows, up, _ = layer(width, 2 * inner if gated else inner)
-
-        def products():
-            for x, weight, bias in others:
-                torch.nn.functional.linear(x, weight, None if gated else bias)
-            torch.matmul(rows, up.t())
-
         with torch.inference_mode():
-            return tokens / (self.seconds(products) * config["num_hidden_layers"])
+            # That after attention stays in bf16.
+            products = [product("bf16" if dtype == "fp8" else dtype, *after_attention[:2], None if gated else after_attention[2])]
+            products += [product(dtype, x, weight, None if gated else bias) for x, weight, bias in others] + [product(dtype, rows, up)]
+            taken = self.seconds(lambda: [one() for one in products])
+        return tokens / (taken * config["num_hidden_layers"])

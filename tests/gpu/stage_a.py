@@ -18,7 +18,7 @@ from programs import Failed, command_name, execute
 DATA = Path(__file__).parents[2] / "test-data"
 TINY, TINY_ESMC = DATA / "model-tiny", DATA / "model-tiny-esmc"
 # Lowest cosine: of pooled vectors, and of residues, logits and contacts.
-FLOORS = {"f32": (0.999999, 0.99999), "f16": (0.9999, 0.999), "bf16": (0.999, 0.99)}
+FLOORS = {"f32": (0.999999, 0.99999), "f16": (0.9999, 0.999), "bf16": (0.999, 0.99), "fp8": (0.999, 0.98)}
 # An error may be so many times that of transformers in the same type.
 ERROR = 2.0
 ALL = ["--pool", "mean,max,std,bos", "--layers", "all", "--residues", "--logits"]
@@ -233,6 +233,31 @@ def values(name):
     return Case(case, limit=90, least=10, name=f"values-{name}")
 
 
+def fp8(bench):
+    """Mean vectors and residues in 8 bits against our CPU in f32, and plmkit's kernels against libtorch's operations."""
+    if bench.on_gpu and not bench.has_fp8:
+        return bench.absent("fp8", "not on this GPU")
+    batches = bench.programs.pack("few", some_proteins(bench.quick), 2048)
+    chosen = KERNELS if bench.on_gpu else {" --kernels libtorch": KERNELS[" --kernels libtorch"]}
+
+    def one(name):
+        model, exact, first = models.folder(bench, name), bench.path("exact.parquet"), None
+        bench.programs.embed(batches, model, exact, "--dtype", "f32", "--residues", device="cpu")
+        for what, options in chosen.items():
+            out = bench.path(f"out{len(options)}.parquet")
+            said = run_or_refused(bench, batches, model, out, ["--dtype", "fp8", "--residues", *options])
+            if said:
+                bench.values(f"{name}{what}", said, False)
+                continue
+            found = {"CPU": bench.programs.cosines(out, exact)}
+            if first:
+                found["plmkit's kernels"] = bench.programs.cosines(out, first)
+            first = out
+            judged(bench, f"{name}{what}", "fp8", found)
+
+    bench.each([(name, lambda name=name: one(name)) for name in small(bench) if "heads" not in name])
+
+
 def scores(bench):
     """Log-probabilities in one pass, and with each residue masked, against our CPU in f32."""
     proteins = [*models.proteins(300, seed=7, longest=60), ("odd", "MXBZUO")]
@@ -305,6 +330,7 @@ CASES = [
     Case(transformers, limit=90, least=15),
     values("8M"),
     values("650M"),
+    Case(fp8, limit=60, least=15),
     Case(peptides, limit=90, least=15),
     values("heads-of-20"),
     *map(values, models.FAMILY),

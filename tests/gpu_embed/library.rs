@@ -4,9 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use plmkit_store::EmbeddingsReader;
 use serde_json::Value;
 
-use crate::common::{self, assert_failed, run, test_data};
+use crate::common::{self, assert_failed, assert_fails, run, test_data};
 use crate::devices::{BOTH, H100, embed_by, with_driver};
 use crate::outputs::{self, changed_model, lowest_cosine};
 use crate::{assert_has, stderr};
@@ -34,6 +35,31 @@ fn libtorch_computes_the_same_in_f32_and_close_in_narrow_types() {
             "{dtype}: {cosine}"
         );
     }
+}
+
+#[test]
+#[ignore = "needs libplmkit_cuda.so: make test GPU=1"]
+fn fp8_is_measured_on_the_sequences_of_the_run() {
+    let case = outputs::Case::new();
+    let fp8 = ["--dtype", "fp8", "--kernels", "libtorch"];
+    let tiny = test_data("model-tiny");
+    run(&mut case.embed(&tiny, "f32.parquet", &[]));
+    let said = run(&mut case.embed(&tiny, "fp8.parquet", &fp8));
+    assert_has(&said, "fp8: over 2 sequences of the run, 256 tokens, ");
+    let cosine = lowest_cosine(&case.means("fp8.parquet"), &case.means("f32.parquet"));
+    println!("fp8: lowest cosine 1 - {:.1e}", 1.0 - cosine);
+    assert!((0.999..0.999_999).contains(&cosine), "{cosine}");
+    let reader = EmbeddingsReader::open(&case.path("fp8.parquet")).expect("open");
+    let parity = reader.provenance().parity.clone().expect("it is recorded");
+    assert_eq!(
+        (&parity["sequences"], &parity["tokens"]),
+        (&2.into(), &256.into())
+    );
+    // Other channels are below the least value of 8 bits beside the largest.
+    let lossy = outputs::with_outliers(case.folder.path(), 1e7);
+    let what = "model: --dtype fp8 is refused: over 2 sequences of the run, 256 tokens, ";
+    assert_fails(case.embed(&lossy, "lossy.parquet", &fp8), 65, what);
+    assert!(!case.path("lossy.parquet").exists());
 }
 
 #[test]

@@ -346,7 +346,7 @@ fn a_type_that_is_not_computed_is_refused() {
         (
             "int8",
             "libtorch",
-            "by --kernels libtorch; expected f32 or f16 or bf16",
+            "by --kernels libtorch; expected f32 or f16 or bf16 or fp8",
         ),
     ] {
         let options = ["--dtype", dtype, "--kernels", kernels];
@@ -381,21 +381,24 @@ fn int8_is_measured_on_the_sequences_of_the_run() {
     run(&mut case.validate("int8.parquet"));
 }
 
+/// The same function except for rounding, with one channel before each feed-forward network that dwarfs the others.
+pub(crate) fn with_outliers(folder: &Path, factor: f32) -> PathBuf {
+    changed_model(folder, |name, i| {
+        let norm = name.contains("layer.") && !name.contains("attention");
+        Some(if norm && name.contains(".LayerNorm.") && i == 0 {
+            factor
+        } else if name.ends_with("intermediate.dense.weight") && i % HIDDEN == 0 {
+            1.0 / factor
+        } else {
+            1.0
+        })
+    })
+}
+
 #[test]
 fn int8_is_refused_where_it_loses_too_much() {
     let case = Case::new();
-    // The same function except for rounding, with one channel before each feed-forward network that dwarfs the others.
-    let model = changed_model(case.folder.path(), |name, i| {
-        let norm = name.contains("layer.") && !name.contains("attention");
-        let outlier = if norm && name.contains(".LayerNorm.") && i == 0 {
-            1e4
-        } else if name.ends_with("intermediate.dense.weight") && i % HIDDEN == 0 {
-            1e-4
-        } else {
-            1.0
-        };
-        Some(outlier)
-    });
+    let model = with_outliers(case.folder.path(), 1e4);
     run(&mut case.embed(&model, "f32.parquet", &[]));
     run(&mut case.embed(&test_data("model-tiny"), "unchanged.parquet", &[]));
     let cosine = lowest_cosine(&case.means("f32.parquet"), &case.means("unchanged.parquet"));

@@ -37,7 +37,7 @@ def arguments():
 
     parser = argparse.ArgumentParser(prog="parity", description=__doc__.splitlines()[0])
     parser.add_argument("--configurations", type=some_of(names), default=names, help=f"some of {','.join(names)}")
-    dtypes = ["f32", "bf16", "f16", "int8"]
+    dtypes = ["f32", "bf16", "f16", "int8", "fp8"]
     parser.add_argument("--dtypes", type=some_of(dtypes), default=dtypes, help=f"some of {','.join(dtypes)}")
     groups = outputs.GROUPS
     parser.add_argument("--outputs", type=some_of(groups), default=groups, help=f"some of {','.join(groups)}")

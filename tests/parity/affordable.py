@@ -12,13 +12,13 @@ def is_fast(dtype):
     except OSError:
         flags = []
     # With AVX-512, libtorch widens f16 to f32 in blocks; where it has no way of its own, one value after the other.
-    fast = {"bf16": {"avx512_bf16", "amx_bf16"}, "f16": {"avx512f"}}[dtype]
+    fast = {"bf16": {"avx512_bf16", "amx_bf16"}, "f16": {"avx512f"}, "fp8": {"avx512f"}}[dtype]
     return bool(fast & set(flags))
 
 
 def kernels(asked, dtype):
-    """Those of plmkit compute no f16."""
-    return "libtorch" if (dtype, asked) == ("f16", "auto") else asked
+    """Those of plmkit compute neither f16 nor fp8."""
+    return "libtorch" if dtype in ("f16", "fp8") and asked == "auto" else asked
 
 
 def choose(proteins, configuration, dtype):

@@ -16,10 +16,11 @@ from transformers.models.esm import modeling_esm
 from transformers.models.esmc import modeling_esmc
 
 import outputs
-from quantization import dynamic_int8
+from quantization import quantized
 
-# In int8 all but the layers' linear maps is f32.
-DTYPES = {"int8": torch.float32, "f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+# In int8 all but the layers' linear maps is f32, in fp8 bf16.
+DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
+DTYPES |= {"int8": torch.float32, "fp8": torch.bfloat16}
 ALPHABET = esm.data.Alphabet.from_architecture("ESM-1b")
 FAIR_ESM_NAMES = [
     ("esm.embeddings.word_embeddings.", "embed_tokens."),
@@ -66,12 +67,11 @@ class HuggingFace:
         assert not info["mismatched_keys"], info
         is_rotary = model.config.position_embedding_type == "rotary"
         inv_freq = model.esm.rotary_embeddings.inv_freq.clone() if is_rotary else None
+        model.esm.encoder = quantized(model.esm.encoder, dtype)
         self.model = model.to(DTYPES[dtype]).eval()
         if is_rotary:
             assert torch.equal(inv_freq, inv_freq.half().float()), "transformers computed inv_freq again"
             self.model.esm.rotary_embeddings.inv_freq = inv_freq
-        if dtype == "int8":
-            self.model.esm.encoder = dynamic_int8(self.model.esm.encoder)
 
     @torch.no_grad()
     def run(self, protein):
@@ -120,8 +120,7 @@ class FairEsm:
             self.model = fair_esm_model(config)
         self.model.load_state_dict(state, strict=True, assign=True)
         self.model.eval()
-        if dtype == "int8":
-            self.model.layers = dynamic_int8(self.model.layers)
+        self.model.layers = quantized(self.model.layers, dtype)
 
     @torch.no_grad()
     def run(self, protein):
@@ -198,10 +197,9 @@ class Esmc:
         )
         assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
         inv_freq = model.esmc.rotary_emb.inv_freq.clone()
+        model.esmc.layers = quantized(model.esmc.layers, dtype)
         self.model = model.to(DTYPES[dtype]).eval()
         self.model.esmc.rotary_emb.inv_freq = inv_freq
-        if dtype == "int8":
-            self.model.esmc.layers = dynamic_int8(self.model.esmc.layers)
 
     @torch.no_grad()
     def run(self, protein):
@@ -247,7 +245,7 @@ def plain(configuration, dtype):
     """The implementations to compare with in a type."""
     if configuration.family == "esmc":
         return [Esmc]
-    # fair-esm's ESM-1 scales the embeddings in float32, and its norms in a half type refuse them.
-    if configuration.family in ("esm1b", "esm1v") and dtype in ("bf16", "f16"):
+    # fair-esm's ESM-1 scales the embeddings in float32, and its norms in a half type refuse them. It is in bf16 before weights are fp8.
+    if dtype == "fp8" or configuration.family in ("esm1b", "esm1v") and dtype in ("bf16", "f16"):
         return [HuggingFace]
     return [HuggingFace, FairEsm]

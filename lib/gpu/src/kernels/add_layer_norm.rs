@@ -33,7 +33,7 @@ pub struct AddLayerNorm {
     pub scales: Option<*mut f32>,
     /// The number of tokens.
     pub tokens: usize,
-    /// The channels of a token, at most 20,480.
+    /// The channels of a token, at most 20,480; with `scales` half of that.
     pub hidden: usize,
     /// Added to the variance.
     pub eps: f32,
@@ -82,6 +82,7 @@ impl Work for AddLayerNorm {
         };
         let scales = self.scales.unwrap_or(std::ptr::null_mut());
         if self.scales.is_some() {
+            at_most("channels", self.hidden, MAX_WARPS * WARP_CHANNELS / 2)?;
             check_pointer("scales", scales, 4)?;
         }
         Ok(vec![
@@ -162,7 +163,7 @@ mod tests {
             (2, 1_280, 0),
             (3, 5_120, 0),
             (5, 641, 0),
-            (2, 20_480, 0),
+            (2, 10_240, 0),
             (3, 320, 1),
         ] {
             let mut case = case(Dtype::Bf16, tokens, hidden, shift);

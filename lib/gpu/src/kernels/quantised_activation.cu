@@ -32,7 +32,7 @@ static __device__ __forceinline__ void activate_row(const ELEMENT *wide, const E
             }
         }
     }
-    quantise<WHOLE>(held, here, row, warps, out + offset, scales + token);
+    quantise<WHOLE>(held, here, row, warps, token, out, scales);
 }
 
 #define QUANTISED_ACTIVATION(name, gated, whole)                                                                       \

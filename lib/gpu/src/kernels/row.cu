@@ -26,11 +26,11 @@ static __device__ __forceinline__ unsigned channel_of(unsigned packet, unsigned 
     return (packet * threads + threadIdx.x % threads) * 4;
 }
 
-// Writes what the threads of a row hold, `width` values or none at all, as e4m3 from `out` on, so that their largest magnitude
-// becomes 448, and the factor that undoes it to `scale`. What a thread holds beside them is 0. `row` is that of the block.
+// Writes what the threads of a row hold, `width` values or none at all, as e4m3 into row `token` of `out`, so that their largest
+// magnitude becomes 448, and the factor that undoes it into `scales`. What a thread holds beside them is 0. `row` is that of the block.
 template <bool WHOLE>
 static __device__ __forceinline__ void quantise(float (&held)[PACKETS][4], unsigned width, unsigned row, unsigned warps,
-                                                e4m3 *out, float *scale) {
+                                                unsigned token, e4m3 *out, float *scales) {
     __shared__ float of_warps[32];
     const unsigned threads = 32 * warps;
 
@@ -45,19 +45,20 @@ static __device__ __forceinline__ void quantise(float (&held)[PACKETS][4], unsig
     largest = over_row<Largest>(largest, of_warps, row * warps, warps);
     // The factor of smaller values, and of none but 0, would be infinite.
     const bool is_nothing = largest < 0x1p-100f;
-    const float factor = is_nothing ? 1.0f : 448.0f / largest;
     if (width > 0 && threadIdx.x % threads == 0) {
-        *scale = is_nothing ? 1.0f : largest / 448.0f;
+        scales[token] = is_nothing ? 1.0f : largest / 448.0f;
     }
+    const float factor = is_nothing ? 1.0f : 448.0f / largest;
+    out += static_cast<unsigned long long>(token) * width;
 #pragma unroll
     for (unsigned k = 0; k < PACKETS; ++k) {
         const unsigned channel = channel_of(k, threads);
         const unsigned present = present_of(4, channel, width);
-#pragma unroll
-        for (unsigned i = 0; i < 4; ++i) {
-            held[k][i] *= factor;
-        }
         if (present > 0) {
+#pragma unroll
+            for (unsigned i = 0; i < 4; ++i) {
+                held[k][i] *= factor;
+            }
             store<4, WHOLE>(held[k], out + channel, present);
         }
     }

@@ -168,8 +168,11 @@ pub struct Args {
     /// refused.
     ///
     /// In int8, on CPUs only, the linear maps multiply 8-bit integers: four times as fast as f32 with AMX, three times with
-    /// AVX512-VNNI, and 1.5 times with AVX2. The run first compares int8 with f32 in the last layer, on a sample of its sequences: a hundredth of the tokens, at most
-    /// 4,096, and up to 256 if that is more. It is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector;
+    /// AVX512-VNNI, and 1.5 times with AVX2. In fp8, on GPUs of compute capability 8.9 and newer, they multiply 8-bit floats (e4m3), all
+    /// but the one after attention, and the rest is bf16.
+    ///
+    /// Before a run in int8 or fp8, the last layer is compared with f32, on a sample of the sequences: a hundredth of the tokens, at most
+    /// 4,096, and up to 256 if that is more. The run is refused below a cosine of 0.999 of a mean vector or 0.98 of a residue vector;
     /// with --logits also if log-probabilities of amino acids differ by more than 0.1 on average, or the most probable one in more
     /// than 5 % of positions.
     #[arg(
