@@ -131,10 +131,7 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
 
 /// Returns the type of attention in a layer.
 fn attention_dtype(layer: &Layer, in_f32: bool, readout: &Readout) -> Dtype {
-    let head_dim = layer.attention_norm.weight.len() / readout.heads;
-    let multiplies_halves = layer.qkv.dtype() != Dtype::F32 && !in_f32 && readout.isa.has_bf16();
-    // bfloat16 multiplies channels in pairs.
-    if multiplies_halves && head_dim.is_multiple_of(2) {
+    if layer.qkv.dtype() != Dtype::F32 && !in_f32 && readout.isa.has_bf16() {
         Dtype::Bf16
     } else {
         Dtype::F32
