@@ -16,6 +16,8 @@ pub(crate) use model::Model;
 pub(crate) const SIDE: usize = 32;
 /// Bytes of a row in a tile: what a step multiplies.
 pub(crate) const STEP: usize = 64;
+/// The values of bfloat16 in a step.
+pub(crate) const HALVES: usize = STEP / size_of::<u16>();
 
 /// The sums of a block, row by row.
 #[repr(C, align(64))]

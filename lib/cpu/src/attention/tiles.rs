@@ -4,15 +4,13 @@ use std::f32::consts::LOG2_E;
 
 use super::packed::{NONE, add_floor};
 use super::{Scratch, Task};
-use crate::amx::{Operands, SIDE, STEP, TileUnit};
+use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::exp::{COARSE, FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
 /// The keys of a block: their scores with 32 queries fill two thirds of a first-level cache.
 const KEYS: usize = 256;
-/// The values of bfloat16 in a step.
-const HALVES: usize = STEP / size_of::<u16>();
 /// The sums of a block of rows and columns.
 const SUMS: usize = SIDE * SIDE;
 

@@ -40,7 +40,7 @@ mod x86 {
 
     use super::{ROWS, padded, values};
     use crate::amx::{Amx, SIDE, TileUnit};
-    use crate::linear::product::{Multiplier, Sums, products};
+    use crate::linear::product::{Multiplier, Place, Sums, products};
     use crate::linear::tiles::Halves;
     use crate::linear::{Epilogue, VECTORS, Weights};
     use crate::simd::Avx512;
@@ -122,15 +122,8 @@ mod x86 {
         }
 
         #[inline(always)]
-        unsafe fn tile(
-            &self,
-            row: usize,
-            _rows: usize,
-            panel: usize,
-            _inputs: Range<usize>,
-            sums: &mut Sums<Avx512, ROWS>,
-        ) {
-            // Sums of rows beyond the last are not used. There is memory for a whole tile.
+        unsafe fn tile(&self, place: Place, sums: &mut Sums<Avx512, ROWS>) {
+            let Place { row, panel, .. } = place;
             let columns = VECTORS * 16;
             unsafe {
                 let a = self.converted.add(row * self.depth);

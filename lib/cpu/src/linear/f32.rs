@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::VECTORS;
-use super::product::{Multiplier, Sums};
+use super::product::{Multiplier, Place, Sums};
 use crate::Rows;
 use crate::simd::Simd;
 use crate::tile::{LINE, tile};
@@ -82,14 +82,8 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn tile(
-        &self,
-        row: usize,
-        rows: usize,
-        _panel: usize,
-        _inputs: Range<usize>,
-        sums: &mut Sums<S, ROWS>,
-    ) {
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>) {
+        let Place { row, rows, .. } = place;
         let (columns, width) = (VECTORS * S::LANES, self.width);
         let ahead = match row / ROWS {
             share if share < self.shares => self.next.wrapping_add(share * LINE * width),

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::product::{Multiplier, Sums, products, room_for};
+use super::product::{Multiplier, Place, Sums, products, room_for};
 use super::tiles::Bytes;
 use super::{Epilogue, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
@@ -235,7 +235,7 @@ pub(super) fn apply(
     assert!(quantized.inputs.len() >= inputs, "there is room");
     assert!(quantized.scales.len() >= scales, "there is room");
     assert!(quantized.panel.len() >= panel, "there is room");
-    let job = Job {
+    let mut job = Job {
         panels,
         weights,
         x,
@@ -243,7 +243,7 @@ pub(super) fn apply(
         quantized,
     };
     // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
-    unsafe { dispatched(job, out) }
+    unsafe { dispatched(&mut job, out) }
 }
 
 /// A product in 8-bit integers.
@@ -256,25 +256,25 @@ struct Job<'a> {
 }
 
 #[cfg(target_arch = "x86_64")]
-unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-    unsafe fn tiles(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe fn tiles(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply_tiles::<Amx>(job, out) }
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
-    unsafe fn vnni(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe fn vnni(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Vnni, 12>(job, out) }
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
-    unsafe fn avx512(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe fn avx512(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Avx512Pairs, 12>(job, out) }
     }
     #[target_feature(enable = "avxvnni,avx2,fma")]
-    unsafe fn avx_vnni(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe fn avx_vnni(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<AvxVnni, 6>(job, out) }
     }
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2(job: Job<'_>, out: &mut RowsMut<'_>) {
+    unsafe fn avx2(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         unsafe { multiply::<Avx2Pairs, 6>(job, out) }
     }
     unsafe {
@@ -291,7 +291,7 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     #[cfg(target_arch = "aarch64")]
     if job.weights.isa == Isa::Neon {
         return unsafe { multiply::<PortableDot<Neon>, 6>(job, out) };
@@ -300,43 +300,29 @@ unsafe fn dispatched(job: Job<'_>, out: &mut RowsMut<'_>) {
 }
 
 #[inline(always)]
-unsafe fn multiply_tiles<U: TileUnit>(job: Job<'_>, out: &mut RowsMut<'_>) {
-    let Job {
-        panels,
-        weights,
-        x,
-        epilogue,
-        quantized,
-    } = job;
+unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     let bytes = Bytes {
         unit: U::start(),
-        panels,
-        quantized: quantized.inputs.as_mut_ptr(),
-        scales: quantized.scales.as_mut_ptr(),
-        inputs: weights.inputs,
+        panels: job.panels,
+        quantized: job.quantized.inputs.as_mut_ptr(),
+        scales: job.quantized.scales.as_mut_ptr(),
+        inputs: job.weights.inputs,
     };
-    unsafe { products::<U::F, _, SIDE>(bytes, weights, x, out, epilogue) }
+    unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
 }
 
 #[inline(always)]
-unsafe fn multiply<D: Dot, const ROWS: usize>(job: Job<'_>, out: &mut RowsMut<'_>) {
-    let Job {
-        panels,
-        weights,
-        x,
-        epilogue,
-        quantized,
-    } = job;
-    debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(weights.isa));
+unsafe fn multiply<D: Dot, const ROWS: usize>(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
+    debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(job.weights.isa));
     let integers = Integers::<D> {
-        panels,
-        quantized: quantized.inputs.as_mut_ptr(),
-        scales: quantized.scales.as_mut_ptr(),
-        room: quantized.panel.as_mut_ptr().cast(),
+        panels: job.panels,
+        quantized: job.quantized.inputs.as_mut_ptr(),
+        scales: job.quantized.scales.as_mut_ptr(),
+        room: job.quantized.panel.as_mut_ptr().cast(),
         panel: std::ptr::null(),
-        inputs: weights.inputs,
+        inputs: job.weights.inputs,
     };
-    unsafe { products::<D::F, _, ROWS>(integers, weights, x, out, epilogue) }
+    unsafe { products::<D::F, _, ROWS>(integers, job.weights, job.x, out, job.epilogue) }
 }
 
 /// Multiplies panels by rows of integers.
@@ -392,15 +378,8 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     }
 
     #[inline(always)]
-    unsafe fn tile(
-        &self,
-        row: usize,
-        _rows: usize,
-        panel: usize,
-        _inputs: Range<usize>,
-        sums: &mut Sums<D::F, ROWS>,
-    ) {
-        // Sums of rows beyond the last are not used. There is memory for a whole tile.
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>) {
+        let Place { row, panel, .. } = place;
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let groups = self.groups();
         unsafe {

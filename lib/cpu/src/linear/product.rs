@@ -25,16 +25,19 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     #[inline(always)]
     unsafe fn load_panel(&mut self, _panel: usize) {}
 
-    /// Replaces the sums by the products of some inputs of a loaded panel with `rows` ≤ `ROWS` rows from `row`, counted from the first
-    /// loaded one.
-    unsafe fn tile(
-        &self,
-        row: usize,
-        rows: usize,
-        panel: usize,
-        inputs: Range<usize>,
-        sums: &mut Sums<S, ROWS>,
-    );
+    /// Replaces the sums by the products of some inputs of a loaded panel with loaded rows. Sums of rows beyond the
+    /// last are not used; converted rows have memory for whole tiles.
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>);
+}
+
+/// A tile of a product.
+pub(super) struct Place {
+    /// The first row, counted from the first loaded one.
+    pub(super) row: usize,
+    /// At most those of a whole tile.
+    pub(super) rows: usize,
+    pub(super) panel: usize,
+    pub(super) inputs: Range<usize>,
 }
 
 /// Bytes of input rows that stay in a core's cache while all weights are read: the least, and the share of the second-level cache.
@@ -99,9 +102,14 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                     };
                     multiplier.load_panel(panel);
                     for row in (first..last).step_by(ROWS) {
-                        let count = ROWS.min(last - row);
-                        multiplier.tile(row - first, count, panel, begin..end, &mut sums);
-                        for (i, sums) in sums.iter().enumerate().take(count) {
+                        let place = Place {
+                            row: row - first,
+                            rows: ROWS.min(last - row),
+                            panel,
+                            inputs: begin..end,
+                        };
+                        multiplier.tile(place, &mut sums);
+                        for (i, sums) in sums.iter().enumerate().take(ROWS.min(last - row)) {
                             let sums = [S::add(sums[0], left), S::add(sums[1], right)];
                             finish_row::<S>(weights, out, (row + i, column), sums, epilogue);
                         }

@@ -5,15 +5,13 @@ use std::ops::Range;
 
 use super::VECTORS;
 use super::int8::{self, GROUP};
-use super::product::{Multiplier, Sums};
+use super::product::{Multiplier, Place, Sums};
 use crate::Rows;
-use crate::amx::{Block, Operands, SIDE, STEP, TileUnit};
+use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
 
 /// The bytes of a step of 32 rows, or of 32 columns.
 const STEP_BYTES: usize = SIDE * STEP;
-/// The values of bfloat16 in a step.
-const HALVES: usize = STEP / size_of::<u16>();
 
 /// Returns the operands of some steps of a block of rows and a panel, which have `steps` in all. `rows` and `panels` are the first of all.
 fn operands(
@@ -73,15 +71,10 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     }
 
     #[inline(always)]
-    unsafe fn tile(
-        &self,
-        row: usize,
-        _rows: usize,
-        panel: usize,
-        inputs: Range<usize>,
-        sums: &mut Sums<U::F, SIDE>,
-    ) {
-        // Sums of rows beyond the last are not used. There is memory for a whole tile.
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>) {
+        let Place {
+            row, panel, inputs, ..
+        } = place;
         let steps = inputs.start / HALVES..inputs.end.div_ceil(HALVES);
         let (rows, panels) = (self.rows.cast(), self.panels.cast());
         let operands = operands((rows, row), (panels, panel), self.depth / HALVES, steps);
@@ -130,14 +123,8 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
     }
 
     #[inline(always)]
-    unsafe fn tile(
-        &self,
-        row: usize,
-        _rows: usize,
-        panel: usize,
-        _inputs: Range<usize>,
-        sums: &mut Sums<U::F, SIDE>,
-    ) {
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>) {
+        let Place { row, panel, .. } = place;
         let (groups, columns) = (self.inputs.div_ceil(GROUP), SIDE);
         let steps = self.inputs.div_ceil(STEP);
         *sums = [[unsafe { U::F::splat(0.0) }; VECTORS]; SIDE];
