@@ -54,18 +54,6 @@ pub(crate) trait TileUnit {
     /// The CPU has the unit; the operands exist.
     unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands);
 
-    /// Rounds two vectors to 32 values of bfloat16.
-    ///
-    /// # Safety
-    /// As for [`Simd`].
-    unsafe fn store_bf16(to: *mut u16, low: V<Self>, high: V<Self>);
-
-    /// Rounds two vectors to bfloat16: values of one lane are neighbours.
-    ///
-    /// # Safety
-    /// As for [`Simd`].
-    unsafe fn store_pairs(to: *mut u16, low: V<Self>, high: V<Self>);
-
     /// Stores integers from -127 to 127. Other values give arbitrary ones.
     ///
     /// # Safety
@@ -211,27 +199,6 @@ mod unit {
         #[inline(always)]
         unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
             unsafe { block!("tdpbf16ps", sums, add, operands) }
-        }
-
-        #[inline(always)]
-        unsafe fn store_bf16(to: *mut u16, low: __m512, high: __m512) {
-            unsafe {
-                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-                _mm512_storeu_si512(to.cast(), pairs);
-            }
-        }
-
-        #[inline(always)]
-        unsafe fn store_pairs(to: *mut u16, low: __m512, high: __m512) {
-            unsafe {
-                let [low, high] = [low, high].map(|values| {
-                    _mm512_cvtepu16_epi32(std::mem::transmute::<__m256bh, __m256i>(
-                        _mm512_cvtneps_pbh(values),
-                    ))
-                });
-                let pairs = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
-                _mm512_storeu_si512(to.cast(), pairs);
-            }
         }
 
         #[inline(always)]

@@ -47,6 +47,24 @@ pub(crate) trait Simd: Copy {
             unsafe { *to.add(at) = half::bf16::from_f32(value).to_bits() }
         }
     }
+    /// Rounds two vectors to bfloat16 and stores one after the other.
+    #[inline(always)]
+    unsafe fn store_bf16_both(to: *mut u16, low: Self::V, high: Self::V) {
+        unsafe {
+            Self::store_bf16(to, low);
+            Self::store_bf16(to.add(Self::LANES), high);
+        }
+    }
+    /// Rounds two vectors to bfloat16 and stores them in pairs: values of one lane are neighbours.
+    #[inline(always)]
+    unsafe fn store_bf16_pairs(to: *mut u16, low: Self::V, high: Self::V) {
+        let mut halves = [0; 32];
+        unsafe { Self::store_bf16_both(halves.as_mut_ptr(), low, high) }
+        for at in 0..Self::LANES {
+            let pair = [halves[at], halves[Self::LANES + at]];
+            unsafe { *to.cast::<[u16; 2]>().add(at) = pair }
+        }
+    }
     /// Loads pairs of bfloat16: the first of each, and the second.
     #[inline(always)]
     unsafe fn widen(from: *const u16) -> [Self::V; 2] {

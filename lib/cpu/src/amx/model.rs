@@ -62,21 +62,6 @@ impl TileUnit for Model {
         }
     }
 
-    unsafe fn store_bf16(to: *mut u16, low: [f32; 16], high: [f32; 16]) {
-        let values = low.into_iter().chain(high).map(half::bf16::from_f32);
-        for (at, value) in values.enumerate() {
-            unsafe { *to.add(at) = value.to_bits() }
-        }
-    }
-
-    unsafe fn store_pairs(to: *mut u16, low: [f32; 16], high: [f32; 16]) {
-        let pairs = low.into_iter().zip(high);
-        let values = pairs.flat_map(|(low, high)| [low, high].map(half::bf16::from_f32));
-        for (at, value) in values.enumerate() {
-            unsafe { *to.add(at) = value.to_bits() }
-        }
-    }
-
     unsafe fn store_int8(to: *mut u8, values: [f32; 16]) {
         for (at, value) in values.into_iter().enumerate() {
             unsafe { *to.add(at) = (value as i8).cast_unsigned() }

@@ -34,8 +34,8 @@ impl super::Products<Avx512> for Products {
         unsafe {
             for k in (0..count).step_by(16) {
                 let values = Avx512::load_some(from.add(k), count - k);
-                let values = round(Avx512::mul(values, Avx512::splat(factor)));
-                _mm256_storeu_si256(to.add(k / 2).cast(), values);
+                let values = Avx512::mul(values, Avx512::splat(factor));
+                Avx512::store_bf16(to.add(k / 2).cast(), values);
             }
         }
     }
@@ -52,12 +52,7 @@ impl super::Products<Avx512> for Products {
                     } else {
                         Avx512::splat(0.0)
                     };
-                    let (low, high) = (
-                        _mm512_cvtepu16_epi32(round(low)),
-                        _mm512_cvtepu16_epi32(round(high)),
-                    );
-                    let words = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
-                    _mm512_storeu_si512(to.add(pair * wide + k).cast(), words);
+                    Avx512::store_bf16_pairs(to.add(pair * wide + k).cast(), low, high);
                 }
             }
         }
@@ -65,7 +60,7 @@ impl super::Products<Avx512> for Products {
 
     #[inline(always)]
     unsafe fn weigh(row: *mut f32, key: usize, weights: __m512) {
-        unsafe { _mm256_storeu_si256(row.add(key / 2).cast(), round(weights)) }
+        unsafe { Avx512::store_bf16(row.add(key / 2).cast(), weights) }
     }
 
     #[inline(always)]
@@ -80,10 +75,4 @@ impl super::Products<Avx512> for Products {
         let (a, b) = (a.cast(), b.cast());
         unsafe { tile::<ROWS, VECTORS>(sums, words, a, 2 * a_stride, b, 2 * b_stride) }
     }
-}
-
-/// Rounds to the nearest bfloat16, ties to even.
-#[inline(always)]
-unsafe fn round(values: __m512) -> __m256i {
-    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(values)) }
 }

@@ -53,25 +53,16 @@ impl<'a> Packed<'a> {
         let (keys, values) = (scratch.keys.as_mut_ptr(), scratch.values.as_mut_ptr());
         let scores = scratch.block.as_mut_ptr();
         let channel = hidden + head.number * dim;
-        let columns = 2 * S::LANES;
         unsafe {
             let queries = scores.add(MOST_ROWS * MOST_KEYS);
-            let some = queries; // (LANES, wide)
-            for first in (0..length).step_by(S::LANES) {
-                let there = S::LANES.min(length - first);
-                for row in 0..there {
-                    let key = qkv.at(first + row).add(channel);
-                    P::convert(some.add(row * wide), key, dim, 1.0);
+            // Keys past the end have score 0.
+            pack_keys::<S>(keys, words, (queries, wide), length, |row, to| {
+                if row < length {
+                    P::convert(to, qkv.at(row).add(channel), dim, 1.0);
+                } else {
+                    std::ptr::write_bytes(to, 0, wide);
                 }
-                // Keys past the end have score 0.
-                std::ptr::write_bytes(some.add(there * wide), 0, (S::LANES - there) * wide);
-                let panel = keys.add(first / columns * columns * words + first % columns);
-                for word in (0..words).step_by(4) {
-                    for (i, column) in S::columns(some.add(word), wide).into_iter().enumerate() {
-                        S::store(panel.add((word + i) * columns), column);
-                    }
-                }
-            }
+            });
             P::stack(values, qkv, channel + hidden, dim, wide);
             Self {
                 qkv,
@@ -279,6 +270,33 @@ impl<'a> Packed<'a> {
                 for (v, &sum) in sums.iter().enumerate() {
                     let to = mixed.add(row * self.wide + v * S::LANES);
                     S::store(to, S::mul_add(S::load(to), S::splat(down[row]), sum));
+                }
+            }
+        }
+    }
+}
+
+/// Packs the words of at least `count` keys in panels of `(words, 2·LANES)`. `convert` writes those of a key; memory for a vector of
+/// keys, with rows so far apart, comes with it.
+#[inline(always)]
+pub(super) unsafe fn pack_keys<S: Simd>(
+    panels: *mut f32,
+    words: usize,
+    (some, stride): (*mut f32, usize),
+    count: usize,
+    convert: impl Fn(usize, *mut f32),
+) {
+    let columns = 2 * S::LANES;
+    for first in (0..count).step_by(S::LANES) {
+        unsafe {
+            for row in 0..S::LANES {
+                convert(first + row, some.add(row * stride));
+            }
+            let panel = panels.add(first / columns * columns * words + first % columns);
+            for word in (0..words).step_by(4) {
+                let four = S::columns(some.add(word), stride);
+                for (i, column) in four.into_iter().enumerate() {
+                    S::store(panel.add((word + i) * columns), column);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::f32::consts::LOG2_E;
 
-use super::packed::{NONE, add_floor};
+use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
 use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::exp::{COARSE, FINE, exp2};
@@ -89,34 +89,21 @@ impl<U: TileUnit> Head<'_, U> {
     unsafe fn pack(&self) {
         let (length, hidden, wide) = (self.qkv.rows(), self.qkv.width() / 3, self.wide);
         let (keys, values) = (self.channel + hidden, self.channel + 2 * hidden);
-        let words = wide / 2;
-        // (32, words)
-        let some = self.scores.cast::<u32>();
-        for first in (0..length).step_by(SIDE) {
-            unsafe {
-                for (i, row) in (first..first + SIDE).enumerate() {
-                    for at in (0..wide).step_by(HALVES) {
-                        let low = self.load(row, keys, at);
-                        let high = self.load(row, keys, at + 16);
-                        U::store_bf16(some.add(i * words + at / 2).cast(), low, high);
-                    }
+        let (length, words) = (length.next_multiple_of(SIDE), wide / 2);
+        unsafe {
+            pack_keys::<U::F>(self.keys, words, (self.scores, words), length, |row, to| {
+                for at in (0..wide).step_by(HALVES) {
+                    let low = self.load(row, keys, at);
+                    let high = self.load(row, keys, at + 16);
+                    U::F::store_bf16_both(to.add(at / 2).cast(), low, high);
                 }
-                let panel = self.keys.add(first * words);
-                for word in (0..words).step_by(4) {
-                    for half in [0, 16] {
-                        let from = some.add(half * words + word).cast();
-                        for (i, column) in U::F::columns(from, words).into_iter().enumerate() {
-                            U::F::store(panel.add((word + i) * SIDE + half), column);
-                        }
-                    }
-                }
-                for row in (first..first + SIDE).step_by(2) {
-                    for at in (0..wide).step_by(16) {
-                        let low = self.load(row, values, at);
-                        let high = self.load(row + 1, values, at);
-                        let to = self.values.add(row * wide + 2 * at);
-                        U::store_pairs(to, low, high);
-                    }
+            });
+            for row in (0..length).step_by(2) {
+                for at in (0..wide).step_by(16) {
+                    let low = self.load(row, values, at);
+                    let high = self.load(row + 1, values, at);
+                    let to = self.values.add(row * wide + 2 * at);
+                    U::F::store_bf16_pairs(to, low, high);
                 }
             }
         }
@@ -210,7 +197,7 @@ impl<U: TileUnit> Head<'_, U> {
                 for at in (0..self.wide).step_by(HALVES) {
                     let low = U::F::mul(self.load(row, self.channel, at), scale);
                     let high = U::F::mul(self.load(row, self.channel, at + 16), scale);
-                    U::store_bf16(self.queries.add(at * SIDE + i * HALVES), low, high);
+                    U::F::store_bf16_both(self.queries.add(at * SIDE + i * HALVES), low, high);
                 }
                 // The next head, which is the neighbour of this one, is not yet in a cache.
                 let (hidden, query) = (self.qkv.width() / 3, self.qkv.at(row).add(self.channel));
@@ -260,7 +247,7 @@ impl<U: TileUnit> Head<'_, U> {
                 let high = weight(scores.add(row * SIDE + 16));
                 sums = [U::F::add(sums[0], low), U::F::add(sums[1], high)];
                 // A row of weights takes half of the memory: that of scores that are done.
-                U::store_bf16(scores.cast::<u16>().add(row * HALVES), low, high);
+                U::F::store_bf16_both(scores.cast::<u16>().add(row * HALVES), low, high);
             }
             U::F::add(sums[0], sums[1])
         }

@@ -35,7 +35,6 @@ pub(super) use x86::apply;
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::*;
     use std::ops::Range;
 
     use super::{ROWS, padded, values};
@@ -43,8 +42,8 @@ mod x86 {
     use crate::linear::product::{Multiplier, Place, Sums, products};
     use crate::linear::tiles::Halves;
     use crate::linear::{Epilogue, VECTORS, Weights};
-    use crate::simd::Avx512;
-    use crate::tile::bf16::{round, tile};
+    use crate::simd::{Avx512, Simd};
+    use crate::tile::bf16::tile;
     use crate::{Isa, Rows, RowsMut};
 
     /// See [`Weights::apply`].
@@ -109,14 +108,14 @@ mod x86 {
 
         #[inline(always)]
         unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-            unsafe {
-                for (i, row) in range.enumerate() {
-                    convert(
-                        x.at(row),
-                        x.width(),
-                        self.converted.add(i * self.depth),
-                        self.depth,
-                    );
+            for (i, row) in range.enumerate() {
+                unsafe {
+                    let (from, to) = (x.at(row), self.converted.add(i * self.depth));
+                    for at in (0..self.depth).step_by(16) {
+                        let left = x.width().saturating_sub(at);
+                        let values = Avx512::load_some(from.wrapping_add(at), left);
+                        Avx512::store_bf16(to.add(at), values);
+                    }
                 }
             }
         }
@@ -128,28 +127,8 @@ mod x86 {
             unsafe {
                 let a = self.converted.add(row * self.depth);
                 let b = self.panels.add(panel * columns * self.depth);
-                *sums = [[_mm512_setzero_ps(); VECTORS]; ROWS];
+                *sums = [[Avx512::splat(0.0); VECTORS]; ROWS];
                 tile::<ROWS, VECTORS>(sums, self.depth / 2, a, self.depth, b, 2 * columns);
-            }
-        }
-    }
-
-    /// Rounds a row to bfloat16 and pads it with zeros.
-    #[inline(always)]
-    unsafe fn convert(from: *const f32, width: usize, to: *mut u16, depth: usize) {
-        unsafe {
-            let whole = width / 32 * 32;
-            for at in (0..whole).step_by(32) {
-                let (low, high) = (
-                    _mm512_loadu_ps(from.add(at)),
-                    _mm512_loadu_ps(from.add(at + 16)),
-                );
-                let pairs: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
-                _mm512_storeu_si512(to.add(at).cast(), pairs);
-            }
-            for at in whole..depth {
-                let value = if at < width { *from.add(at) } else { 0.0 };
-                *to.add(at) = round(value);
             }
         }
     }

@@ -64,7 +64,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
                     let left = |at| x.width().saturating_sub(first + at);
                     let low = U::F::load_some(from.wrapping_add(first), left(0));
                     let high = U::F::load_some(from.wrapping_add(first + 16), left(16));
-                    U::store_bf16(to.add(first * SIDE), low, high);
+                    U::F::store_bf16_both(to.add(first * SIDE), low, high);
                 }
             }
         }

@@ -14,20 +14,27 @@ fn first(count: usize) -> __mmask16 {
     (1 << count) - 1
 }
 
+/// Rounds to bfloat16. Only with AVX512-BF16.
+#[inline(always)]
+unsafe fn round(v: __m512) -> __m256i {
+    unsafe { std::mem::transmute(_mm512_cvtneps_pbh(v)) }
+}
+
 impl Simd for Avx512 {
     type V = __m512;
     const LANES: usize = 16;
 
-    /// Only with AVX512-BF16.
-    #[inline(always)]
-    unsafe fn store_bf16(to: *mut u16, v: __m512) {
-        unsafe {
-            let rounded: __m256i = std::mem::transmute(_mm512_cvtneps_pbh(v));
-            _mm256_storeu_si256(to.cast(), rounded);
-        }
-    }
-
     operations! {
+        fn store_bf16(to: *mut u16, v: __m512) { _mm256_storeu_si256(to.cast(), round(v)) }
+        fn store_bf16_both(to: *mut u16, low: __m512, high: __m512) {
+            let both: __m512i = std::mem::transmute(_mm512_cvtne2ps_pbh(high, low));
+            _mm512_storeu_si512(to.cast(), both);
+        }
+        fn store_bf16_pairs(to: *mut u16, low: __m512, high: __m512) {
+            let [low, high] = [low, high].map(|v| _mm512_cvtepu16_epi32(round(v)));
+            let pairs = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
+            _mm512_storeu_si512(to.cast(), pairs);
+        }
         fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
         fn load(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
         fn store(to: *mut f32, v: __m512) { _mm512_storeu_ps(to, v) }

@@ -39,9 +39,3 @@ pub(crate) unsafe fn tile<const ROWS: usize, const VECTORS: usize>(
     }
     each_row!(0 1 2 3 4 5 6 7 8 9 10 11);
 }
-
-/// Returns the bits of the nearest bfloat16, ties to even.
-#[inline(always)]
-pub(crate) fn round(value: f32) -> u16 {
-    half::bf16::from_f32(value).to_bits()
-}
