@@ -1,4 +1,4 @@
-//! Dot products of 8-bit integers with 32-bit sums. All instruction sets give the same sums.
+//! Dot products of 8-bit integers, where all instruction sets give the same sums, and of bfloat16.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -6,6 +6,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx_vnni;
+#[cfg(target_arch = "x86_64")]
+mod bf16;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
@@ -18,6 +20,8 @@ pub(crate) use avx_vnni::AvxVnni;
 pub(crate) use avx2::Avx2Pairs;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx512::Avx512Pairs;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use bf16::Avx512Bf16;
 pub(crate) use portable::PortableDot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use vnni::Vnni;
@@ -29,6 +33,8 @@ pub(crate) use vnni::Vnni;
 pub(crate) trait Dot {
     /// Vectors of f32 with as many lanes.
     type F: Simd;
+    /// A sum of products.
+    type Sum;
     /// A vector of sums.
     type Sums: Copy;
     /// Inputs, the same in every lane.
@@ -43,9 +49,9 @@ pub(crate) trait Dot {
     /// Bytes of an input in memory.
     const BYTES: usize;
     /// The value that represents zero: inputs in memory are larger by it.
-    const ZERO_POINT: i32;
+    const ZERO_POINT: i32 = 0;
 
-    unsafe fn load(from: *const i32) -> Self::Sums;
+    unsafe fn load(from: *const Self::Sum) -> Self::Sums;
     /// Loads the next inputs of a row.
     unsafe fn inputs(from: *const u8) -> Self::Inputs;
     /// Returns `count` weights in the form that [`weights`](Self::weights) loads: `from` itself, or what it wrote to `room`,
@@ -63,6 +69,6 @@ pub(crate) trait Dot {
     unsafe fn weights(from: *const Self::Weight) -> Self::Weights;
     unsafe fn add(sums: Self::Sums, inputs: Self::Inputs, weights: Self::Weights) -> Self::Sums;
     unsafe fn to_f32(sums: Self::Sums) -> <Self::F as Simd>::V;
-    /// Stores integers from -127 to 127 as inputs. Other values give arbitrary inputs.
+    /// Stores values as inputs: integers from -127 to 127, of which others give arbitrary inputs, or rounded to bfloat16.
     unsafe fn store(to: *mut u8, values: <Self::F as Simd>::V);
 }

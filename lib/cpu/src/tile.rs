@@ -1,8 +1,6 @@
 //! The inner product of all matrix products: a few rows by a few vectors of columns.
 
-#[cfg(target_arch = "x86_64")]
-pub(crate) mod bf16;
-pub(crate) mod int8;
+pub(crate) mod dot;
 
 use crate::simd::{Simd, prefetch_far};
 

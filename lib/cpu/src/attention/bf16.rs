@@ -4,8 +4,9 @@ use std::arch::x86_64::*;
 
 use super::{MOST_KEYS, Scratch, Task, attend};
 use crate::amx::Amx;
+use crate::dot::Avx512Bf16;
 use crate::simd::{Avx512, Simd};
-use crate::tile::bf16::tile;
+use crate::tile::dot::tile;
 use crate::{Rows, RowsMut, exp};
 
 /// See [`attention`](super::attention).
@@ -72,7 +73,9 @@ impl super::Products<Avx512> for Products {
         b: *const f32,
         b_stride: usize,
     ) {
-        let (a, b) = (a.cast(), b.cast());
-        unsafe { tile::<ROWS, VECTORS>(sums, words, a, 2 * a_stride, b, 2 * b_stride) }
+        let (a, a_stride) = (a.cast(), a_stride * size_of::<f32>());
+        let (b, b_stride) = (b.cast(), 2 * b_stride);
+        *sums =
+            unsafe { tile::<Avx512Bf16, ROWS, VECTORS>(*sums, words, a, a_stride, b, b_stride) };
     }
 }

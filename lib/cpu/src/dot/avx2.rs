@@ -10,6 +10,7 @@ pub(crate) struct Avx2Pairs;
 
 impl Dot for Avx2Pairs {
     type F = Avx2;
+    type Sum = i32;
     type Sums = __m256i;
     type Inputs = __m256i;
     type Weights = __m256i;
@@ -17,7 +18,6 @@ impl Dot for Avx2Pairs {
 
     const TOGETHER: usize = 2;
     const BYTES: usize = 2;
-    const ZERO_POINT: i32 = 0;
 
     operations! {
         fn load(from: *const i32) -> __m256i { _mm256_loadu_si256(from.cast()) }

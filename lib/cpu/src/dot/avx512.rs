@@ -10,6 +10,7 @@ pub(crate) struct Avx512Pairs;
 
 impl Dot for Avx512Pairs {
     type F = Avx512;
+    type Sum = i32;
     type Sums = __m512i;
     type Inputs = __m512i;
     type Weights = __m512i;
@@ -17,7 +18,6 @@ impl Dot for Avx512Pairs {
 
     const TOGETHER: usize = 2;
     const BYTES: usize = 2;
-    const ZERO_POINT: i32 = 0;
 
     operations! {
         fn load(from: *const i32) -> __m512i { _mm512_loadu_si512(from.cast()) }

@@ -10,6 +10,7 @@ pub(crate) struct AvxVnni;
 
 impl Dot for AvxVnni {
     type F = Avx2;
+    type Sum = i32;
     type Sums = __m256i;
     type Inputs = __m256i;
     type Weights = __m256i;

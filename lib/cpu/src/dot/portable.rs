@@ -11,6 +11,7 @@ pub(crate) struct PortableDot<S>(PhantomData<S>);
 
 impl<S: Simd> Dot for PortableDot<S> {
     type F = S;
+    type Sum = i32;
     type Sums = S::V;
     type Inputs = f32;
     type Weights = S::V;
@@ -18,7 +19,6 @@ impl<S: Simd> Dot for PortableDot<S> {
 
     const TOGETHER: usize = 1;
     const BYTES: usize = size_of::<f32>();
-    const ZERO_POINT: i32 = 0;
 
     operations! {
         fn load(from: *const i32) -> S::V {

@@ -10,6 +10,7 @@ pub(crate) struct Vnni;
 
 impl Dot for Vnni {
     type F = Avx512;
+    type Sum = i32;
     type Sums = __m512i;
     type Inputs = __m512i;
     type Weights = __m512i;

@@ -1,7 +1,14 @@
-//! Products in bfloat16 with sums in f32, by AVX512-BF16 or AMX.
+//! Products in bfloat16 with sums in f32.
 
-use crate::Isa;
+use std::ops::Range;
+
+use super::product::{Multiplier, Place, Sums};
+use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
+use crate::dot::Dot;
+use crate::simd::Simd;
+use crate::tile::dot::tile;
+use crate::{Isa, Rows, RowsMut};
 
 /// Returns the rows of a tile.
 pub(super) fn tile_rows(isa: Isa) -> usize {
@@ -30,105 +37,103 @@ pub(super) fn pairs(values: &[f32], words: &mut [u32]) {
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-pub(super) use x86::apply;
+/// See [`Weights::apply`].
+pub(super) fn apply(
+    panels: &[u16],
+    weights: &Weights,
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    epilogue: Epilogue,
+    converted: &mut [u16],
+) {
+    let room = values(weights.isa, weights.inputs, x.rows());
+    assert!(converted.len() >= room, "there is room");
+    assert!(weights.isa.has_bf16(), "the CPU multiplies bfloat16");
+    // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
+    unsafe { multiply(panels, weights, x, out, epilogue, converted) }
+}
 
 #[cfg(target_arch = "x86_64")]
-mod x86 {
-    use std::ops::Range;
-
-    use super::{ROWS, padded, values};
-    use crate::amx::{Amx, SIDE, TileUnit};
-    use crate::linear::product::{Multiplier, Place, Sums, products};
-    use crate::linear::tiles::Halves;
-    use crate::linear::{Epilogue, VECTORS, Weights};
-    use crate::simd::{Avx512, Simd};
-    use crate::tile::bf16::tile;
-    use crate::{Isa, Rows, RowsMut};
-
-    /// See [`Weights::apply`].
-    pub(in crate::linear) fn apply(
-        panels: &[u16],
-        weights: &Weights,
-        x: Rows<'_>,
-        out: &mut RowsMut<'_>,
-        epilogue: Epilogue,
-        converted: &mut [u16],
-    ) {
-        let room = values(weights.isa, weights.inputs, x.rows());
-        assert!(converted.len() >= room, "there is room");
-        assert!(weights.isa.has_bf16(), "the CPU multiplies bfloat16");
-        // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
-        unsafe { multiply(panels, weights, x, out, epilogue, converted) }
-    }
-
-    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
-    unsafe fn multiply(
-        panels: &[u16],
-        weights: &Weights,
-        x: Rows<'_>,
-        out: &mut RowsMut<'_>,
-        epilogue: Epilogue,
-        converted: &mut [u16],
-    ) {
-        let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
-        let converted = converted.as_mut_ptr();
-        unsafe {
-            if weights.isa == Isa::Amx {
-                let halves = Halves {
-                    unit: Amx::start(),
-                    panels,
-                    converted,
-                    rows: std::ptr::null(),
-                    depth,
-                };
-                products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
-            } else {
-                let rounded = Rounded {
-                    panels,
-                    converted,
-                    depth,
-                };
-                products::<Avx512, _, ROWS>(rounded, weights, x, out, epilogue);
-            }
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx2,fma")]
+unsafe fn multiply(
+    panels: &[u16],
+    weights: &Weights,
+    x: Rows<'_>,
+    out: &mut RowsMut<'_>,
+    epilogue: Epilogue,
+    converted: &mut [u16],
+) {
+    use super::product::products;
+    use super::tiles::Halves;
+    use crate::amx::{Amx, TileUnit};
+    use crate::dot::Avx512Bf16;
+    use crate::simd::Avx512;
+    let (panels, depth) = (panels.as_ptr(), padded(weights.inputs));
+    let converted = converted.as_mut_ptr();
+    unsafe {
+        if weights.isa == Isa::Amx {
+            let halves = Halves {
+                unit: Amx::start(),
+                panels,
+                converted,
+                rows: std::ptr::null(),
+                depth,
+            };
+            products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
+        } else {
+            let rounded = Rounded::<Avx512Bf16> {
+                panels,
+                converted: converted.cast(),
+                depth,
+            };
+            products::<Avx512, _, ROWS>(rounded, weights, x, out, epilogue);
         }
     }
+}
 
-    /// Multiplies bfloat16 panels by rounded rows.
-    struct Rounded {
-        panels: *const u16,
-        /// `(rows, depth)`
-        converted: *mut u16,
-        /// Inputs of a row, padded.
-        depth: usize,
-    }
+/// Multiplies bfloat16 panels by rounded rows.
+struct Rounded<D: Dot> {
+    panels: *const D::Weight,
+    /// `(rows, depth)`
+    converted: *mut u8,
+    /// Inputs of a row, padded.
+    depth: usize,
+}
 
-    impl Multiplier<Avx512, ROWS> for Rounded {
-        const BYTES: usize = size_of::<u16>();
+impl<D: Dot<Sum = f32>, const ROWS: usize> Multiplier<D::F, ROWS> for Rounded<D> {
+    const BYTES: usize = D::BYTES;
 
-        #[inline(always)]
-        unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-            for (i, row) in range.enumerate() {
-                unsafe {
-                    let (from, to) = (x.at(row), self.converted.add(i * self.depth));
-                    for at in (0..self.depth).step_by(16) {
-                        let left = x.width().saturating_sub(at);
-                        let values = Avx512::load_some(from.wrapping_add(at), left);
-                        Avx512::store_bf16(to.add(at), values);
-                    }
+    #[inline(always)]
+    unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
+        for (i, row) in range.enumerate() {
+            unsafe {
+                let (from, to) = (x.at(row), self.converted.add(i * self.depth * D::BYTES));
+                for at in (0..self.depth).step_by(D::F::LANES) {
+                    let left = x.width().saturating_sub(at);
+                    let values = D::F::load_some(from.wrapping_add(at), left);
+                    D::store(to.add(at * D::BYTES), values);
                 }
             }
         }
+    }
 
-        #[inline(always)]
-        unsafe fn tile(&self, place: Place, sums: &mut Sums<Avx512, ROWS>) {
-            let Place { row, panel, .. } = place;
-            let columns = VECTORS * 16;
-            unsafe {
-                let a = self.converted.add(row * self.depth);
-                let b = self.panels.add(panel * columns * self.depth);
-                *sums = [[Avx512::splat(0.0); VECTORS]; ROWS];
-                tile::<ROWS, VECTORS>(sums, self.depth / 2, a, self.depth, b, 2 * columns);
+    #[inline(always)]
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>) {
+        let Place { row, panel, .. } = place;
+        let (columns, stride) = (VECTORS * D::F::LANES, self.depth * D::BYTES);
+        unsafe {
+            let products = tile::<D, ROWS, VECTORS>(
+                [[D::load([0.0; 16].as_ptr()); VECTORS]; ROWS],
+                self.depth / D::TOGETHER,
+                self.converted.add(row * stride),
+                stride,
+                self.panels.add(panel * columns * self.depth),
+                columns * D::TOGETHER,
+            );
+            for (sums, products) in sums.iter_mut().zip(products) {
+                for (sum, products) in sums.iter_mut().zip(products) {
+                    *sum = D::to_f32(products);
+                }
             }
         }
     }

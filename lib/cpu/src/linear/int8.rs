@@ -19,7 +19,7 @@ use crate::dot::{Dot, PortableDot};
 #[cfg(target_arch = "aarch64")]
 use crate::simd::Neon;
 use crate::simd::{Portable, Simd};
-use crate::tile::int8::tile;
+use crate::tile::dot::tile;
 use crate::{Isa, Rows, RowsMut};
 
 /// The values of a group.
@@ -113,7 +113,7 @@ impl Form {
         }
     }
 
-    const fn by<D: Dot>(rows: usize) -> Self {
+    const fn by<D: Dot<Sum = i32>>(rows: usize) -> Self {
         Self {
             together: D::TOGETHER,
             bytes: D::BYTES,
@@ -312,7 +312,7 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
 }
 
 #[inline(always)]
-unsafe fn multiply<D: Dot, const ROWS: usize>(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn multiply<D: Dot<Sum = i32>, const ROWS: usize>(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(job.weights.isa));
     let integers = Integers::<D> {
         panels: job.panels,
@@ -338,7 +338,7 @@ struct Integers<'a, D: Dot> {
     inputs: usize,
 }
 
-impl<D: Dot> Integers<'_, D> {
+impl<D: Dot<Sum = i32>> Integers<'_, D> {
     /// Returns the bytes of a row.
     fn stride(&self) -> usize {
         padded(Isa::Portable, self.inputs) * D::BYTES
@@ -349,7 +349,7 @@ impl<D: Dot> Integers<'_, D> {
     }
 }
 
-impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
+impl<D: Dot<Sum = i32>, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
     const BYTES: usize = D::BYTES;
 
     #[inline(always)]
@@ -395,12 +395,14 @@ impl<D: Dot, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
             for group in 0..groups {
                 let begin = group * GROUP;
                 let steps = GROUP.min(self.inputs - begin).div_ceil(D::TOGETHER);
+                let first = compensation.add(group * columns);
                 let integers = tile::<D, ROWS, VECTORS>(
-                    compensation.add(group * columns),
+                    [[D::load(first), D::load(first.add(lanes))]; ROWS],
                     steps,
                     a.add(begin * D::BYTES),
                     self.stride(),
                     self.panel.add(begin * columns),
+                    columns * D::TOGETHER,
                 );
                 let scales = scales.add(group * columns);
                 for (i, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {

@@ -1,34 +1,31 @@
-//! The inner product of 8-bit integers.
+//! The inner product of 8-bit integers or bfloat16.
 
 use crate::dot::Dot;
+use crate::simd::Simd;
 
-/// Returns `first + A·B`: `A` is `(ROWS, steps, TOGETHER)` inputs with rows `stride` bytes apart, `B` is
-/// `(steps, VECTORS·LANES, TOGETHER)`, `first` is `(VECTORS·LANES)`. `ROWS` is at most 12, `VECTORS` is 2.
+/// Returns `sums + A·B`: `A` is `(ROWS, steps, TOGETHER)` inputs with rows `a_stride` bytes apart, `B` is
+/// `(steps, VECTORS·LANES, TOGETHER)` with steps `b_stride` weights apart. `ROWS` is at most 12, `VECTORS` is 1 or 2.
 #[inline(always)]
 pub(crate) unsafe fn tile<D: Dot, const ROWS: usize, const VECTORS: usize>(
-    first: *const i32,
+    sums: [[D::Sums; VECTORS]; ROWS],
     steps: usize,
     a: *const u8,
-    stride: usize,
+    a_stride: usize,
     b: *const D::Weight,
+    b_stride: usize,
 ) -> [[D::Sums; VECTORS]; ROWS] {
-    use crate::simd::Simd;
-    let lanes = D::F::LANES;
     // Written out row by row, as for f32.
     macro_rules! each_row {
         ($($row:literal)*) => {
             unsafe {
-                let mut all = [[D::load(first); VECTORS]; ROWS];
-                for sums in &mut all {
-                    sums[VECTORS - 1] = D::load(first.add((VECTORS - 1) * lanes));
-                }
+                let mut all = sums;
                 for step in 0..steps {
-                    let b = b.add(step * VECTORS * lanes * D::TOGETHER);
+                    let b = b.add(step * b_stride);
                     let left = D::weights(b);
-                    let right = D::weights(b.add((VECTORS - 1) * lanes * D::TOGETHER));
+                    let right = D::weights(b.add((VECTORS - 1) * D::F::LANES * D::TOGETHER));
                     let a = a.add(step * D::TOGETHER * D::BYTES);
                     $(if $row < ROWS {
-                        let inputs = D::inputs(a.add($row * stride));
+                        let inputs = D::inputs(a.add($row * a_stride));
                         all[$row][0] = D::add(all[$row][0], inputs, left);
                         if VECTORS == 2 {
                             all[$row][1] = D::add(all[$row][1], inputs, right);
