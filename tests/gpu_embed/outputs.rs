@@ -314,6 +314,7 @@ fn narrow_types_are_close_and_are_other_work() {
         ("int8", "portable"),
     ];
     let of_this_cpu = [
+        ("bf16", "neon_matrix", Isa::NeonMatrix.is_available()),
         ("bf16", "avx512_bf16", Isa::Avx512Bf16.is_available()),
         ("int8", "avx_vnni", Isa::AvxVnni.is_available()),
     ];

@@ -109,8 +109,8 @@ pub fn attention(
         }
         Dtype::Bf16 => {
             assert!(
-                isa.has_bf16() && isa.is_available(),
-                "{isa} multiplies no bfloat16"
+                isa.attends_in_bf16() && isa.is_available(),
+                "{isa} has no attention in bfloat16"
             );
             assert!(head.dim.is_multiple_of(2), "channels come in pairs");
             #[cfg(target_arch = "x86_64")]

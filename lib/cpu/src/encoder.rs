@@ -131,7 +131,7 @@ fn attentions(sequences: &[Range<usize>], heads: usize, threads: usize) -> Vec<P
 
 /// Returns the type of attention in a layer.
 fn attention_dtype(layer: &Layer, in_f32: bool, readout: &Readout) -> Dtype {
-    if layer.qkv.dtype() != Dtype::F32 && !in_f32 && readout.isa.has_bf16() {
+    if layer.qkv.dtype() != Dtype::F32 && !in_f32 && readout.isa.attends_in_bf16() {
         Dtype::Bf16
     } else {
         Dtype::F32

@@ -24,6 +24,8 @@ pub enum Isa {
     Portable,
     /// Any CPU of aarch64, 8 lanes.
     Neon,
+    /// [`Neon`](Self::Neon) with `FEAT_I8MM` and `FEAT_BF16`: products of matrices of 8-bit integers and bfloat16.
+    NeonMatrix,
     /// x86-64 with AVX2 and FMA, 8 lanes.
     Avx2,
     /// [`Avx2`](Self::Avx2) with AVX-VNNI: dot products of 8-bit integers in vectors of 256 bits.
@@ -60,7 +62,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Neon => false,
+            Self::Neon | Self::NeonMatrix => false,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => {
@@ -83,7 +85,17 @@ impl Isa {
     /// Whether this CPU has the instruction set.
     #[cfg(not(target_arch = "x86_64"))]
     pub fn is_available(self) -> bool {
-        self == Self::Portable || cfg!(target_arch = "aarch64") && self == Self::Neon
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => true,
+            #[cfg(target_arch = "aarch64")]
+            Self::NeonMatrix => {
+                use std::arch::is_aarch64_feature_detected as has;
+                has!("i8mm") && has!("bf16")
+            }
+            _ => false,
+        }
     }
 
     /// Whether this CPU has the instruction set, and the system does not let this process use it.
@@ -99,8 +111,10 @@ impl Isa {
     #[must_use]
     pub fn for_weights(self, dtype: Dtype) -> Self {
         match dtype {
-            // Sums of integers are the same with and without VNNI. With int8, attention is in bfloat16 if the CPU supports it.
-            Dtype::Int8 | Dtype::Bf16 if self.has_bf16() => self,
+            // Sums of integers are the same by all instructions. With int8, attention is in bfloat16 if the CPU supports it.
+            Dtype::Int8 if self.attends_in_bf16() => self,
+            Dtype::Bf16 if self.has_bf16() => self,
+            _ if self == Self::NeonMatrix => Self::Neon,
             _ if self == Self::AvxVnni => Self::Avx2,
             _ => self.min(Self::Avx512),
         }
@@ -108,6 +122,11 @@ impl Isa {
 
     /// Whether the instruction set multiplies bfloat16. The others widen weights to f32.
     pub fn has_bf16(self) -> bool {
+        self == Self::NeonMatrix || self.attends_in_bf16()
+    }
+
+    /// Whether the instruction set has attention in bfloat16. That of the others is in f32.
+    pub fn attends_in_bf16(self) -> bool {
         matches!(self, Self::Avx512Bf16 | Self::Amx)
     }
 }

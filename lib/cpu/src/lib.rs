@@ -1,8 +1,8 @@
 //! CPU kernels of a transformer: matrix products, attention and the operations in between, for each instruction set.
 //!
 //! A kernel is a generic function over a trait of vector operations. It is compiled for AVX-512, AVX2, NEON and any CPU, and selected
-//! at run time; AMX multiplies tiles of matrices beside AVX-512. Results are batch-invariant to the bit: a row depends only on
-//! itself, and in attention on its sequence.
+//! at run time; AMX multiplies tiles of matrices beside AVX-512, SMMLA and BFMMLA smaller ones beside NEON. Results are
+//! batch-invariant to the bit: a row depends only on itself, and in attention on its sequence.
 //!
 //! `encoder.rs` runs the layers of a batch, `columns.rs` makes the vectors of it that are stored, and `plmkit-esm2` calls both.
 

@@ -39,7 +39,7 @@ pub struct Weights {
 enum Panels {
     /// `(in, columns)` each.
     F32(Aligned),
-    /// `(in/2, columns, 2)` each, bfloat16.
+    /// `(in/2, columns, 2)` each, bfloat16; `(in/4, columns, 4)` for matrix products of NEON.
     Bf16(Aligned<u16>),
     Int8(int8::Panels),
 }
@@ -251,14 +251,15 @@ impl Weights {
             Panels::F32(panels) => self.in_f32(Source::F32(panels), x, out, epilogue),
             Panels::Bf16(panels) => {
                 let converted = converted.expect("there is memory for a panel");
-                #[cfg(target_arch = "x86_64")]
+                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
                 if !converted.widens(self.isa) {
                     bf16::apply(panels, self, x, out, epilogue, &mut converted.bf16);
                     return;
                 }
                 let panel = columns(self.isa) * bf16::padded(self.inputs);
                 let room = &mut converted.panel[..panel];
-                self.in_f32(Source::Bf16(panels, room), x, out, epilogue);
+                let source = Source::Bf16(panels, bf16::together(self.isa), room);
+                self.in_f32(source, x, out, epilogue);
             }
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
@@ -295,7 +296,7 @@ pub fn product_error(inputs: usize) -> f64 {
 fn columns(isa: Isa) -> usize {
     VECTORS
         * match isa {
-            Isa::Portable | Isa::Neon | Isa::Avx2 | Isa::AvxVnni => 8,
+            Isa::Portable | Isa::Neon | Isa::NeonMatrix | Isa::Avx2 | Isa::AvxVnni => 8,
             Isa::Avx512 | Isa::Avx512Vnni | Isa::Avx512Bf16 | Isa::Amx => 16,
         }
 }

@@ -10,8 +10,8 @@ pub(crate) struct Avx2Pairs;
 
 impl Dot for Avx2Pairs {
     type F = Avx2;
-    type Sum = i32;
     type Sums = __m256i;
+    type Rows = [__m256; 1];
     type Inputs = __m256i;
     type Weights = __m256i;
     type Weight = i16;
@@ -33,7 +33,7 @@ impl Dot for Avx2Pairs {
         fn add(sums: __m256i, inputs: __m256i, weights: __m256i) -> __m256i {
             _mm256_add_epi32(sums, _mm256_madd_epi16(inputs, weights))
         }
-        fn to_f32(sums: __m256i) -> __m256 { _mm256_cvtepi32_ps(sums) }
+        fn to_f32(sums: __m256i) -> [__m256; 1] { [_mm256_cvtepi32_ps(sums)] }
         fn store(to: *mut u8, values: __m256) {
             let wide = _mm256_cvtps_epi32(values);
             let (low, high) = (_mm256_castsi256_si128(wide), _mm256_extracti128_si256::<1>(wide));

@@ -10,8 +10,8 @@ pub(crate) struct Avx512Pairs;
 
 impl Dot for Avx512Pairs {
     type F = Avx512;
-    type Sum = i32;
     type Sums = __m512i;
+    type Rows = [__m512; 1];
     type Inputs = __m512i;
     type Weights = __m512i;
     type Weight = i8;
@@ -26,7 +26,7 @@ impl Dot for Avx512Pairs {
         fn add(sums: __m512i, inputs: __m512i, weights: __m512i) -> __m512i {
             _mm512_add_epi32(sums, _mm512_madd_epi16(inputs, weights))
         }
-        fn to_f32(sums: __m512i) -> __m512 { _mm512_cvtepi32_ps(sums) }
+        fn to_f32(sums: __m512i) -> [__m512; 1] { [_mm512_cvtepi32_ps(sums)] }
         fn store(to: *mut u8, values: __m512) {
             let narrow = _mm512_cvtepi32_epi16(_mm512_cvtps_epi32(values));
             _mm256_storeu_si256(to.cast(), narrow);

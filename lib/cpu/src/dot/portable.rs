@@ -11,8 +11,8 @@ pub(crate) struct PortableDot<S>(PhantomData<S>);
 
 impl<S: Simd> Dot for PortableDot<S> {
     type F = S;
-    type Sum = i32;
     type Sums = S::V;
+    type Rows = [S::V; 1];
     type Inputs = f32;
     type Weights = S::V;
     type Weight = f32;
@@ -37,7 +37,7 @@ impl<S: Simd> Dot for PortableDot<S> {
         fn add(sums: S::V, inputs: f32, weights: S::V) -> S::V {
             S::mul_add(S::splat(inputs), weights, sums)
         }
-        fn to_f32(sums: S::V) -> S::V { sums }
+        fn to_f32(sums: S::V) -> [S::V; 1] { [sums] }
         fn store(to: *mut u8, values: S::V) { S::store(to.cast(), values) }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::product::{Multiplier, Place, Sums};
+use super::product::{Multiplier, Place, Sums, products};
 use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
 use crate::dot::Dot;
@@ -12,11 +12,17 @@ use crate::{Isa, Rows, RowsMut};
 
 /// Returns the rows of a tile.
 pub(super) fn tile_rows(isa: Isa) -> usize {
-    if isa == Isa::Amx { SIDE } else { ROWS }
+    match isa {
+        Isa::Amx => SIDE,
+        Isa::NeonMatrix => 6,
+        _ => 12,
+    }
 }
 
-/// Rows of a tile in registers.
-const ROWS: usize = 12;
+/// Returns the products that are added to a sum at once.
+pub(super) fn together(isa: Isa) -> usize {
+    if isa == Isa::NeonMatrix { 4 } else { 2 }
+}
 
 /// Returns the inputs of a row, padded to vectors of 32.
 pub(super) fn padded(inputs: usize) -> usize {
@@ -50,7 +56,19 @@ pub(super) fn apply(
     assert!(converted.len() >= room, "there is room");
     assert!(weights.isa.has_bf16(), "the CPU multiplies bfloat16");
     // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
-    unsafe { multiply(panels, weights, x, out, epilogue, converted) }
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        multiply(panels, weights, x, out, epilogue, converted);
+    }
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        let rounded = Rounded::<crate::dot::Bfmmla, 1> {
+            panels: panels.as_ptr(),
+            converted: converted.as_mut_ptr().cast(),
+            depth: padded(weights.inputs),
+        };
+        products::<crate::simd::Neon, _, 6>(rounded, weights, x, out, epilogue);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -63,7 +81,6 @@ unsafe fn multiply(
     epilogue: Epilogue,
     converted: &mut [u16],
 ) {
-    use super::product::products;
     use super::tiles::Halves;
     use crate::amx::{Amx, TileUnit};
     use crate::dot::Avx512Bf16;
@@ -81,37 +98,38 @@ unsafe fn multiply(
             };
             products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
         } else {
-            let rounded = Rounded::<Avx512Bf16> {
+            let rounded = Rounded::<Avx512Bf16, 12> {
                 panels,
                 converted: converted.cast(),
                 depth,
             };
-            products::<Avx512, _, ROWS>(rounded, weights, x, out, epilogue);
+            products::<Avx512, _, 12>(rounded, weights, x, out, epilogue);
         }
     }
 }
 
-/// Multiplies bfloat16 panels by rounded rows.
-struct Rounded<D: Dot> {
+/// Multiplies bfloat16 panels by rounded rows, in tiles of `UNITS` times [`Dot::ROWS`] rows.
+struct Rounded<D: Dot, const UNITS: usize> {
     panels: *const D::Weight,
-    /// `(rows, depth)`
+    /// `(rows, depth)`, [in the order of the instructions](Dot::row)
     converted: *mut u8,
     /// Inputs of a row, padded.
     depth: usize,
 }
 
-impl<D: Dot<Sum = f32>, const ROWS: usize> Multiplier<D::F, ROWS> for Rounded<D> {
+impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS> for Rounded<D, UNITS> {
     const BYTES: usize = D::BYTES;
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
+        let stride = self.depth * D::BYTES;
         for (i, row) in range.enumerate() {
             unsafe {
-                let (from, to) = (x.at(row), self.converted.add(i * self.depth * D::BYTES));
+                let (from, to) = (x.at(row), self.converted.add(D::row(i, stride)));
                 for at in (0..self.depth).step_by(D::F::LANES) {
                     let left = x.width().saturating_sub(at);
                     let values = D::F::load_some(from.wrapping_add(at), left);
-                    D::store(to.add(at * D::BYTES), values);
+                    D::store(to.add(at * D::BYTES * D::ROWS), values);
                 }
             }
         }
@@ -122,17 +140,18 @@ impl<D: Dot<Sum = f32>, const ROWS: usize> Multiplier<D::F, ROWS> for Rounded<D>
         let Place { row, panel, .. } = place;
         let (columns, stride) = (VECTORS * D::F::LANES, self.depth * D::BYTES);
         unsafe {
-            let products = tile::<D, ROWS, VECTORS>(
-                [[D::load([0.0; 16].as_ptr()); VECTORS]; ROWS],
+            let products = tile::<D, UNITS, VECTORS>(
+                [[D::load([0; 16].as_ptr()); VECTORS]; UNITS],
                 self.depth / D::TOGETHER,
                 self.converted.add(row * stride),
                 stride,
                 self.panels.add(panel * columns * self.depth),
                 columns * D::TOGETHER,
             );
-            for (sums, products) in sums.iter_mut().zip(products) {
-                for (sum, products) in sums.iter_mut().zip(products) {
-                    *sum = D::to_f32(products);
+            for (unit, [left, right]) in products.into_iter().enumerate() {
+                let rows = D::to_f32(left).into_iter().zip(D::to_f32(right));
+                for (i, (left, right)) in rows.enumerate() {
+                    sums[unit * D::ROWS + i] = [left, right];
                 }
             }
         }

@@ -11,8 +11,8 @@ use crate::tile::{LINE, tile};
 /// Panels of weights that are multiplied in f32.
 pub(super) enum Source<'a> {
     F32(&'a [f32]),
-    /// bfloat16 with memory for a widened panel, `(padded inputs, columns)`.
-    Bf16(&'a [u16], &'a mut [f32]),
+    /// bfloat16, of which so many are multiplied together, with memory for a widened panel, `(padded inputs, columns)`.
+    Bf16(&'a [u16], usize, &'a mut [f32]),
 }
 
 /// Multiplies panels by f32 rows.
@@ -61,7 +61,15 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
                 self.next = self.panel.wrapping_add(size);
                 self.shares = columns / LINE;
             }
-            Source::Bf16(panels, room) => {
+            Source::Bf16(panels, 4, room) => {
+                let size = room.len();
+                for (at, &half) in panels[panel * size..][..size].iter().enumerate() {
+                    let (k, column) = (at / 4 / columns * 4 + at % 4, at / 4 % columns);
+                    room[k * columns + column] = f32::from_bits(u32::from(half) << 16);
+                }
+                self.panel = room.as_ptr();
+            }
+            Source::Bf16(panels, _, room) => {
                 let size = room.len();
                 let panel = panels[panel * size..][..size].as_ptr();
                 for at in (0..size / 2).step_by(S::LANES) {

@@ -16,11 +16,11 @@ use crate::amx::{self, SIDE};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
-#[cfg(target_arch = "aarch64")]
-use crate::simd::Neon;
 use crate::simd::{Portable, Simd};
 use crate::tile::dot::tile;
 use crate::{Isa, Rows, RowsMut};
+#[cfg(target_arch = "aarch64")]
+use crate::{dot::Smmla, simd::Neon};
 
 /// The values of a group.
 pub(super) const GROUP: usize = 128;
@@ -108,12 +108,13 @@ impl Form {
                 zero_point: 0,
                 rows: SIDE,
             },
-            #[cfg(not(target_arch = "x86_64"))]
-            _ => unreachable!("no other CPU has it"),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonMatrix => Self::by::<Smmla>(6),
+            _ => unreachable!("no such CPU has it"),
         }
     }
 
-    const fn by<D: Dot<Sum = i32>>(rows: usize) -> Self {
+    const fn by<D: Dot>(rows: usize) -> Self {
         Self {
             together: D::TOGETHER,
             bytes: D::BYTES,
@@ -263,24 +264,24 @@ unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma")]
     unsafe fn vnni(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Vnni, 12>(job, out) }
+        unsafe { multiply::<Vnni, 12, 12>(job, out) }
     }
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")]
     unsafe fn avx512(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Avx512Pairs, 12>(job, out) }
+        unsafe { multiply::<Avx512Pairs, 12, 12>(job, out) }
     }
     #[target_feature(enable = "avxvnni,avx2,fma")]
     unsafe fn avx_vnni(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<AvxVnni, 6>(job, out) }
+        unsafe { multiply::<AvxVnni, 6, 6>(job, out) }
     }
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
-        unsafe { multiply::<Avx2Pairs, 6>(job, out) }
+        unsafe { multiply::<Avx2Pairs, 6, 6>(job, out) }
     }
     unsafe {
         match job.weights.isa {
-            Isa::Portable => multiply::<PortableDot<Portable>, 6>(job, out),
-            Isa::Neon => unreachable!("no such CPU has it"),
+            Isa::Portable => multiply::<PortableDot<Portable>, 6, 6>(job, out),
+            Isa::Neon | Isa::NeonMatrix => unreachable!("no such CPU has it"),
             Isa::Avx2 => avx2(job, out),
             Isa::AvxVnni => avx_vnni(job, out),
             Isa::Avx512 => avx512(job, out),
@@ -292,11 +293,15 @@ unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
 
 #[cfg(not(target_arch = "x86_64"))]
 unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
-    #[cfg(target_arch = "aarch64")]
-    if job.weights.isa == Isa::Neon {
-        return unsafe { multiply::<PortableDot<Neon>, 6>(job, out) };
+    unsafe {
+        match job.weights.isa {
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => multiply::<PortableDot<Neon>, 6, 6>(job, out),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonMatrix => multiply::<Smmla, 6, 1>(job, out),
+            _ => multiply::<PortableDot<Portable>, 6, 6>(job, out),
+        }
     }
-    unsafe { multiply::<PortableDot<Portable>, 6>(job, out) }
 }
 
 #[inline(always)]
@@ -312,9 +317,13 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
 }
 
 #[inline(always)]
-unsafe fn multiply<D: Dot<Sum = i32>, const ROWS: usize>(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
+unsafe fn multiply<D: Dot, const ROWS: usize, const UNITS: usize>(
+    job: &mut Job<'_>,
+    out: &mut RowsMut<'_>,
+) {
+    const { assert!(UNITS * D::ROWS == ROWS, "sums are of whole tiles") };
     debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(job.weights.isa));
-    let integers = Integers::<D> {
+    let integers = Integers::<D, UNITS> {
         panels: job.panels,
         quantized: job.quantized.inputs.as_mut_ptr(),
         scales: job.quantized.scales.as_mut_ptr(),
@@ -325,10 +334,10 @@ unsafe fn multiply<D: Dot<Sum = i32>, const ROWS: usize>(job: &mut Job<'_>, out:
     unsafe { products::<D::F, _, ROWS>(integers, job.weights, job.x, out, job.epilogue) }
 }
 
-/// Multiplies panels by rows of integers.
-struct Integers<'a, D: Dot> {
+/// Multiplies panels by rows of integers, in tiles of `UNITS` times [`Dot::ROWS`] rows.
+struct Integers<'a, D: Dot, const UNITS: usize> {
     panels: &'a Panels,
-    /// `(rows, padded inputs)`
+    /// `(rows, padded inputs)`, [in the order of the instructions](Dot::row)
     quantized: *mut u8,
     /// `(rows, groups)`
     scales: *mut f32,
@@ -338,7 +347,7 @@ struct Integers<'a, D: Dot> {
     inputs: usize,
 }
 
-impl<D: Dot<Sum = i32>> Integers<'_, D> {
+impl<D: Dot, const UNITS: usize> Integers<'_, D, UNITS> {
     /// Returns the bytes of a row.
     fn stride(&self) -> usize {
         padded(Isa::Portable, self.inputs) * D::BYTES
@@ -349,19 +358,21 @@ impl<D: Dot<Sum = i32>> Integers<'_, D> {
     }
 }
 
-impl<D: Dot<Sum = i32>, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'_, D> {
+impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS>
+    for Integers<'_, D, UNITS>
+{
     const BYTES: usize = D::BYTES;
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
         for (i, row) in range.enumerate() {
             unsafe {
-                let (from, to) = (x.at(row), self.quantized.add(i * self.stride()));
+                let (from, to) = (x.at(row), self.quantized.add(D::row(i, self.stride())));
                 let scales = self.scales.add(i * self.groups());
                 for (group, first) in (0..self.inputs).step_by(GROUP).enumerate() {
                     let count = GROUP.min(self.inputs - first);
-                    let to = to.add(first * D::BYTES);
-                    let store = |at, values| D::store(to.add(at * D::BYTES), values);
+                    let place = |at| (first + at) * D::BYTES * D::ROWS;
+                    let store = |at, values| D::store(to.add(place(at)), values);
                     *scales.add(group) = quantize::<D::F>(from.add(first), count, count, store);
                 }
             }
@@ -396,20 +407,24 @@ impl<D: Dot<Sum = i32>, const ROWS: usize> Multiplier<D::F, ROWS> for Integers<'
                 let begin = group * GROUP;
                 let steps = GROUP.min(self.inputs - begin).div_ceil(D::TOGETHER);
                 let first = compensation.add(group * columns);
-                let integers = tile::<D, ROWS, VECTORS>(
-                    [[D::load(first), D::load(first.add(lanes))]; ROWS],
+                let integers = tile::<D, UNITS, VECTORS>(
+                    [[D::load(first), D::load(first.add(lanes))]; UNITS],
                     steps,
-                    a.add(begin * D::BYTES),
+                    a.add(begin * D::BYTES * D::ROWS),
                     self.stride(),
                     self.panel.add(begin * columns),
                     columns * D::TOGETHER,
                 );
                 let scales = scales.add(group * columns);
-                for (i, (sums, integers)) in sums.iter_mut().zip(integers).enumerate() {
-                    let own = D::F::splat(*input_scales.add(i * groups + group));
-                    for (v, (sum, integer)) in sums.iter_mut().zip(integers).enumerate() {
-                        let scale = D::F::mul(own, D::F::load(scales.add(v * lanes)));
-                        *sum = D::F::mul_add(D::to_f32(integer), scale, *sum);
+                for (unit, [left, right]) in integers.into_iter().enumerate() {
+                    let rows = D::to_f32(left).into_iter().zip(D::to_f32(right));
+                    for (i, (left, right)) in rows.enumerate() {
+                        let row = unit * D::ROWS + i;
+                        let own = D::F::splat(*input_scales.add(row * groups + group));
+                        for (v, integer) in [left, right].into_iter().enumerate() {
+                            let scale = D::F::mul(own, D::F::load(scales.add(v * lanes)));
+                            sums[row][v] = D::F::mul_add(integer, scale, sums[row][v]);
+                        }
                     }
                 }
             }

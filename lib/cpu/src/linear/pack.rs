@@ -135,13 +135,14 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]) {
     /// The most columns of an instruction set.
     const MAX_COLUMNS: usize = 32;
     let (columns, inputs) = (VECTORS * S::LANES, panel.inputs);
-    let together = match &panel.buffer {
-        PanelBuffer::F32(_) => 1,
-        PanelBuffer::Bf16(_) => 2,
-        PanelBuffer::Int8(_) => Form::for_isa(panel.isa).together,
+    // The values that are multiplied together, and those of a word.
+    let (together, in_word) = match &panel.buffer {
+        PanelBuffer::F32(_) => (1, 1),
+        PanelBuffer::Bf16(_) => (bf16::together(panel.isa), 2),
+        PanelBuffer::Int8(_) => (Form::for_isa(panel.isa).together, 4),
     };
     let mut values = [0f32; BLOCK];
-    // (columns, BLOCK): a word has the values that are multiplied together. Columns without a row stay zero.
+    // (columns, BLOCK): a word or two have the values that are multiplied together. Columns without a row stay zero.
     let mut words = [0u32; MAX_COLUMNS * BLOCK];
     for begin in (0..inputs).step_by(BLOCK) {
         let count = BLOCK.min(inputs - begin);
@@ -161,7 +162,7 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]) {
                 PanelBuffer::Int8(buffer) => {
                     let place = begin / BLOCK * columns + column;
                     let integers = buffer.quantize(place, &values[..count]);
-                    if together == 4 {
+                    if together >= in_word {
                         for (word, four) in words.iter_mut().zip(integers.chunks_exact(4)) {
                             let four = [four[0], four[1], four[2], four[3]];
                             *word = u32::from_le_bytes(four.map(i8::cast_unsigned));
@@ -176,29 +177,32 @@ unsafe fn pack<S: Simd>(panel: &mut Panel<'_>, rows: &[(Dtype, &[u8])]) {
                 }
             }
         }
-        let count = count.div_ceil(together);
-        // SAFETY: a panel has whole words of every input for all columns.
-        unsafe {
-            match &mut panel.buffer {
-                PanelBuffer::F32(to) => {
-                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr());
-                }
-                PanelBuffer::Bf16(to) => {
-                    turn::<S>(&words, count, to[begin * columns..].as_mut_ptr().cast());
-                }
-                PanelBuffer::Int8(buffer) if together == 4 => {
-                    let to = buffer.weights[begin * columns..].as_mut_ptr();
-                    turn::<S>(&words, count, to.cast());
-                }
-                PanelBuffer::Int8(_) => {}
+        let count = count.div_ceil(in_word);
+        let to: *mut f32 = match &mut panel.buffer {
+            PanelBuffer::F32(to) => to[begin * columns..].as_mut_ptr(),
+            PanelBuffer::Bf16(to) => to[begin * columns..].as_mut_ptr().cast(),
+            PanelBuffer::Int8(buffer) if together >= in_word => {
+                buffer.weights[begin * columns..].as_mut_ptr().cast()
             }
-        }
+            PanelBuffer::Int8(_) => continue,
+        };
+        // SAFETY: a panel has whole words of every input for all columns.
+        unsafe { turn::<S>(&words, count, together > in_word, to) }
     }
 }
 
-/// Transposes `(columns, BLOCK)` to the first `count` rows of `(BLOCK, columns)`.
+/// Transposes `(columns, BLOCK)` to the first `count` rows of `(BLOCK, columns)`, or of `(BLOCK/2, columns, 2)`.
 #[inline(always)]
-unsafe fn turn<S: Simd>(words: &[u32], count: usize, to: *mut f32) {
+unsafe fn turn<S: Simd>(words: &[u32], count: usize, is_paired: bool, to: *mut f32) {
+    if is_paired {
+        for (column, words) in words.chunks(BLOCK).take(VECTORS * S::LANES).enumerate() {
+            for (k, &word) in words.iter().enumerate().take(count) {
+                let pair = k / 2 * VECTORS * S::LANES + column;
+                unsafe { *to.add(2 * pair + k % 2) = f32::from_bits(word) }
+            }
+        }
+        return;
+    }
     for first in (0..count).step_by(4) {
         for vector in 0..VECTORS {
             unsafe {

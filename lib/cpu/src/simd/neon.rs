@@ -1,6 +1,7 @@
 //! NEON, which every CPU of aarch64 has: 8 lanes in two registers.
 
 use std::arch::aarch64::*;
+use std::arch::asm;
 
 use super::{Portable, Simd};
 use crate::dispatch::operations;
@@ -47,6 +48,17 @@ impl Simd for Neon {
         fn store(to: *mut f32, v: Two) {
             vst1q_f32(to, v[0]);
             vst1q_f32(to.add(4), v[1]);
+        }
+        // Only with FEAT_BF16: its intrinsics are not stable.
+        fn store_bf16(to: *mut u16, v: Two) {
+            let halves: uint16x8_t;
+            asm!(
+                ".arch_extension bf16",
+                "bfcvtn {halves:v}.4h, {low:v}.4s", "bfcvtn2 {halves:v}.8h, {high:v}.4s",
+                halves = out(vreg) halves, low = in(vreg) v[0], high = in(vreg) v[1],
+                options(pure, nomem, nostack, preserves_flags)
+            );
+            vst1q_u16(to, halves);
         }
         fn load_some(from: *const f32, count: usize) -> Two {
             if count >= 8 {
