@@ -163,6 +163,13 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule, const char *name) {
     *function = reinterpret_cast<CUfunction>(new Function{readable(name)}); // for good, as there are few
     return in_context();
 }
+// CUTLASS describes its matrices so from Hopper on.
+CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                                const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                                CUtensorMapL2promotion, CUtensorMapFloatOOBfill) {
+    *map = {};
+    return CUDA_SUCCESS;
+}
 CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value) {
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) {
         of(function)->dynamic_shared = static_cast<std::size_t>(value);

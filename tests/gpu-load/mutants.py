@@ -9,7 +9,7 @@ from mutation import Verdict, examine
 
 HERE = Path(__file__).parent
 FOLDER = HERE.parents[1] / "target/gpu-load/mutants"
-CASES = "f16, kernels auto"
+CASES = "kernels auto"
 
 
 def load(gpu_embed):
