@@ -5,5 +5,6 @@ use std::process::ExitCode;
 use plmkit_programs::fasta_shard;
 
 fn main() -> ExitCode {
+    plmkit_cli::keep_freed_memory();
     plmkit_cli::main(fasta_shard::run)
 }

@@ -21,6 +21,7 @@ pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use log::spelled;
+pub use memory::keep_freed_memory;
 pub use outputs::OutputArgs;
 pub use paths::{
     NamedPath, ensure_distinct, ensure_no_stream, ensure_reports, ensure_same_kind, file, files_of,

@@ -24,6 +24,21 @@ fn end_refused(bytes: usize) -> ! {
     end(format_args!("an allocation of {bytes} bytes was refused"))
 }
 
+/// Lets glibc keep freed memory, up to 64 MiB, for the next allocations: pages that return to the system and come again are cleared
+/// each time, a tenth of the CPU time of a program that makes blocks of some MiB and ends soon. Other C libraries go on as they are.
+pub fn keep_freed_memory() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    {
+        const MIB: libc::c_int = 1 << 20;
+        // SAFETY: the calls set two numbers, and no other thread is there yet. 32 MiB is the most that glibc accepts.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::mallopt(libc::M_MMAP_THRESHOLD, 32 * MIB);
+            libc::mallopt(libc::M_TRIM_THRESHOLD, 64 * MIB);
+        }
+    }
+}
+
 /// The text before and after the reason in the message. Made while there is memory.
 static LINE: OnceLock<[String; 2]> = OnceLock::new();
 
