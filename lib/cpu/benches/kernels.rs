@@ -30,7 +30,8 @@ fn multiplications(types: &[Dtype]) -> impl Iterator<Item = (Isa, Dtype)> {
         Dtype::F32 => isa.for_weights(dtype) == isa,
         Dtype::Bf16 => isa.has_bf16(),
         // Those of AVX512-BF16 are those of AVX512-VNNI.
-        Dtype::F16 | Dtype::Int8 => isa != Isa::Avx512Bf16,
+        Dtype::Int8 => isa != Isa::Avx512Bf16,
+        Dtype::F16 | Dtype::Fp8 => false,
     })
 }
 

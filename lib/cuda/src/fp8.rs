@@ -96,7 +96,7 @@ impl Input {
 }
 
 #[cfg(test)]
-#[path = "../../gpu/tests/e4m3.rs"]
+#[path = "../../gpu/tests/emulator/e4m3.rs"]
 mod e4m3;
 
 #[cfg(test)]

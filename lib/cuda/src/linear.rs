@@ -91,13 +91,11 @@ impl Dense {
     pub(crate) fn bias(&self, kind: Kind) -> Result<Tensor, CudaError> {
         let own = self.fp8.as_ref().filter(|_| kind == Kind::BFloat16);
         let bias = own.map_or(self.plain.bias.as_ref(), |(_, bias)| bias.as_ref());
-        Ok(match bias {
-            Some(bias) => bias.f_to_kind(kind)?,
-            None => {
-                let (out, _) = self.plain.weight.size2()?;
-                Tensor::f_zeros([out], (kind, self.plain.weight.device()))?
-            }
-        })
+        if let Some(bias) = bias {
+            return Ok(bias.f_to_kind(kind)?);
+        }
+        let (out, _) = self.plain.weight.size2()?;
+        Ok(Tensor::f_zeros([out], (kind, self.plain.weight.device()))?)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::kernels::Work;
 use crate::launch::Launch;
 use crate::source::SOURCE;
 
-#[path = "../e4m3.rs"]
+#[path = "e4m3.rs"]
 pub(crate) mod e4m3;
 
 /// Orders in which the threads of a block run: increasing, decreasing and mixed. Results must not depend on the order.
