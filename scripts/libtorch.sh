@@ -3,6 +3,7 @@
 #
 #   libtorch.sh fetch           puts it where the build looks for it: .libtorch/{torch,nvidia} at the root of the repository; with GPU=1
 #                               together with the CUDA libraries that it needs for a GPU
+#   libtorch.sh driver [FILE]   says whether the NVIDIA driver serves CUDA 13, by the file in which its kernel module tells its release
 #   libtorch.sh fetch-nvrtc     puts the compiler of CUDA kernels there, and nothing else
 #   libtorch.sh install FOLDER  copies the libraries that were fetched and libplmkit_cuda.so of target/release; by hard links if LINK=1
 #
@@ -13,10 +14,25 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
 target=$root/.libtorch
+module=/proc/driver/nvidia/version
 # shellcheck disable=SC2034
 what=libtorch
 # shellcheck source=scripts/wheels.sh
 source "$root/scripts/wheels.sh"
+
+# A warning at most: a node for logins can have another driver than those with GPUs, or none.
+say_driver() {
+    local release
+    release=$(grep -oEm 1 '[0-9]+([.][0-9]+)+' "$1" 2>/dev/null || nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null || true)
+    release=${release%%$'\n'*}
+    if [[ ! $release =~ ^[0-9] ]]; then
+        say "no NVIDIA driver here: a node with GPUs needs release 580 or newer"
+    elif ((${release%%.*} >= 580)); then
+        say "NVIDIA driver $release: new enough for CUDA 13"
+    else
+        say "warning: NVIDIA driver $release is too old for CUDA 13: expected 580 or newer, or NVIDIA's cuda-compat-13-0 (docs/clusters.md)"
+    fi
+}
 
 is_elsewhere() {
     [[ -n ${LIBTORCH:-} && ! $LIBTORCH -ef $target/torch ]]
@@ -71,7 +87,9 @@ install_into() {
 
 [[ ${GPU:-library} =~ ^(1|library)$ ]] || fail 2 "GPU=$GPU: expected 1 or library"
 case ${1-} in
+driver) say_driver "${2:-$module}" ;;
 fetch)
+    [[ ${GPU:-} != 1 ]] || say_driver "$module"
     if is_elsewhere; then
         check_elsewhere
     elif [[ ${GPU:-} == 1 ]]; then
@@ -82,5 +100,5 @@ fetch)
     ;;
 fetch-nvrtc) fetch nvrtc ;;
 install) install_into "${2:?}" ;;
-*) fail 2 "expected fetch, fetch-nvrtc or install FOLDER" ;;
+*) fail 2 "expected fetch, driver, fetch-nvrtc or install FOLDER" ;;
 esac
