@@ -32,7 +32,7 @@ PARTS ?=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: ## Fetch what is not a crate: nothing; with GPU=1 libtorch and CUDA's libraries into .libtorch (2.4 GB, once)
+setup: ## Fetch what is not a crate: nothing; with GPU=1 libtorch and CUDA's libraries into .libtorch (1.1 GB, once)
 	@$(if $(WITH_LIBRARY),GPU=$(GPU) scripts/libtorch.sh fetch,true)
 
 build: setup ## Build the programs into target/release; with GPU=1 the library for GPUs beside them
@@ -101,8 +101,8 @@ kernels: ## Compile the CUDA kernels for every architecture, without a GPU (90 M
 	LD_LIBRARY_PATH="$(abspath .libtorch/nvidia/cu13/lib)$${LD_LIBRARY_PATH:+:$$LD_LIBRARY_PATH}" \
 		cargo test --release --locked -p plmkit-gpu -- --ignored --nocapture
 
-target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.cpp tests/gpu-load/*.h tests/gpu-load/tree.sh)
-	@tests/gpu-load/tree.sh target/gpu-load/tree
+target/gpu-load/tree/run: .venv/reference/complete $(wildcard tests/gpu-load/*.cpp tests/gpu-load/*.h tests/gpu-load/tree.sh) scripts/absent.sh
+	@INSTALLED=1 tests/gpu-load/tree.sh target/gpu-load/tree
 
 gpu-load: library target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA with stand-ins for driver and GPU (2 min, 5 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load $(GPU_LOAD)
@@ -161,7 +161,7 @@ install: build ## Install into PREFIX, /usr/local by default; with GPU=1 what a 
 	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "$(abspath $(DESTDIR)$(PREFIX))"
 	$(if $(WITH_LIBRARY),@scripts/libtorch.sh install "$(abspath $(DESTDIR)$(PREFIX))/lib/plmkit")
 
-install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 2.4 GB of wheels)
+install-check: .venv/reference/complete ## See that an installation works where nothing else is: CPU, GPU=1 and LIBTORCH= (minutes, root, 1.1 GB of wheels)
 	@tests/install/check.sh
 
 dist: setup .cargo-tools/$(CARGO_ABOUT) .cargo-tools/$(CARGO_CYCLONEDX) ## Build for glibc 2.28 and pack into dist/ (100 MB of zig, once)
@@ -179,7 +179,7 @@ dist-check: export GPU = library
 dist-check: wheel .venv/reference/complete ## See that tarball and wheels work where nothing else is (minutes, root; PARTS=again: another build has the same bytes)
 	@tests/delivery/check.sh
 
-images: dist ## Build the image plmkit-cpu by docker or podman, with GPU=1 plmkit as well (2.3 GB of wheels)
+images: dist ## Build the image plmkit-cpu by docker or podman, with GPU=1 plmkit as well (1.1 GB of wheels)
 	@GPU=$(GPU) containers/images.sh build
 
 sif: ## Make SIF files for Apptainer from the images, in dist

@@ -57,6 +57,9 @@ fetch() {
         fail 69 "no wheel is pinned for $(uname -s) $machine: set LIBTORCH to the folder of a libtorch 2.11.0 for it"
     fi
     unpack_wheels "$here/wheels-libtorch.txt" "$target" "$@"
+    if [[ " $* " == *" cuda "* && ! $target/torch/lib/libplmkit_absent.so -nt $target/torch/lib/libtorch_cuda.so ]]; then
+        "$here/absent.sh" "$target"
+    fi
 }
 
 # The files of the wheels of these groups that a program needs when it runs.
@@ -82,6 +85,7 @@ install_into() {
         without='^torch/lib/lib(c10_cuda|caffe2_nvrtc|torch_cuda|torch_nvshmem)[.]so'
     fi
     installed "${groups[@]}" | grep -Ev "$without" | (cd "$target" && xargs -d '\n' cp ${LINK:+--link} --parents -t "$folder")
+    [[ ${GPU:-} != 1 ]] || "$here/absent.sh" "$folder"
     say "installed: $(du -sh "$folder" | cut -f 1) in $folder"
 }
 

@@ -76,7 +76,8 @@ def loaded(folder, tree):
     machine's; it and the runtime are one file there, and have the name that is asked for first."""
     said = "".join(path.read_text(encoding="utf-8") for path in folder.glob("loader.*"))
     paths = {os.path.relpath(path, tree) for path in re.findall(r"calling init: (\S+)", said)}
-    return {path for path in paths if path.startswith(("torch/", "nvidia/")) and not path.endswith("/libcuda.so.1")}
+    paths = {path for path in paths if path.startswith(("torch/", "nvidia/")) and not path.endswith("/libcuda.so.1")}
+    return {path for path in paths if (tree / path).resolve().name != "libplmkit_absent.so"}
 
 
 def whole(run, rows, columns=("mean_4",)):

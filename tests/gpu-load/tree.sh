@@ -3,6 +3,7 @@
 # driver, and DIR/run, which runs a program on it:
 #
 #   tests/gpu-load/tree.sh DIR [SITE_PACKAGES]
+#   INSTALLED=1 tests/gpu-load/tree.sh …    without the libraries that an installation lacks, and so without torch in Python
 #   STAND_IN_LOG=FOLDER DIR/run target/release/gpu-embed --device cuda ...
 #   DIR/run .venv/reference/bin/python -c 'import torch; print(torch.cuda.get_device_name())'
 #
@@ -31,6 +32,11 @@ for package in torch $(cd "$site" && echo nvidia/*); do
         cp -rs "$site/$package/lib" "$tree/$package"
     fi
 done
+
+if [[ ${INSTALLED:-} ]]; then
+    find "$tree/nvidia" -name '*.so*' | grep -Ev '/lib(cublas(Lt)?|cudart|cupti|nvrtc(-builtins)?)[.]so' | xargs rm
+    "$here/../../scripts/absent.sh" "$tree"
+fi
 
 # The toolkit's headers in the wheels lack a few, which come with Triton.
 headers=(-isystem "$cuda/include" -idirafter "$site/triton/backends/nvidia/include")
