@@ -166,7 +166,7 @@ part_plain() {
 }
 
 part_wheels() {
-    local both=("$dist"/plmkit-*.whl "$dist"/plmkit_cuda-*.whl) data fake=(FAKE_GPUS=H100=9.0 FAKE_CUDA=12020 LD_LIBRARY_PATH="$work/run/driver") embed found program
+    local both=("$dist"/plmkit-*.whl "$dist"/plmkit_cuda-*.whl) data fake=(FAKE_GPUS=H100=9.0 LD_LIBRARY_PATH="$work/run/driver") embed found program
     mkdir -p "$work/run/driver"
     cc -shared -fPIC -o "$work/run/driver/libcuda.so.1" tests/fixtures/fake_cuda.c
 
@@ -178,8 +178,9 @@ part_wheels() {
     cmp "$data/e.parquet" "$work/run/expected/e.parquet"
     embed=(gpu-embed "$data/b.arrow" --model "$data/model-tiny" --out "$data/gpu.parquet" --progress none --device cuda)
     expect 69 "needs an NVIDIA driver, and this machine has none (cannot load libcuda.so.1: cannot open" in_environment "${embed[@]}"
-    # A driver that tells of a GPU, and of a CUDA that is too old: that is asked for when all libraries are loaded.
-    expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" in_environment "${fake[@]}" "${embed[@]}"
+    expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" in_environment "${fake[@]}" FAKE_CUDA=12020 "${embed[@]}"
+    # A driver that tells of a GPU, and can do nothing with it: libtorch says so when all libraries are loaded.
+    expect 70 "libtorch: CUDA error: " in_environment "${fake[@]}" "${embed[@]}"
     found=$(in_environment "${fake[@]}" LD_DEBUG=files "${embed[@]}" 2>&1 | grep -c 'calling init: .*/nvidia/cu13/lib/libnvrtc') || true
     ((found == 2)) || fail "NVRTC was not loaded from the folder beside CUDA's runtime"
 
@@ -195,7 +196,7 @@ part_wheels() {
     venv=$work/run/target
     python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-index --target "$venv" "${both[@]}"
     ln -s "$reference/torch" "$reference/nvidia" "$venv"
-    expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" in_environment "${fake[@]}" "${embed[@]}"
+    expect 70 "libtorch: CUDA error: " in_environment "${fake[@]}" "${embed[@]}"
 
     environment other "${both[@]}"
     link_torch libtorch_cpu.so

@@ -38,7 +38,7 @@ make_them() {
 by_podman() {
     podman run --rm --pull=never --user 12345:12345 --read-only --read-only-tmpfs=false --tmpfs /tmp:size=4m --network none \
         --volume "$work/$image/data:/data" --volume "$root/workflows:/workflows:ro" --volume "$work/driver:/driver:ro" \
-        --env LD_LIBRARY_PATH --env FAKE_GPUS --env FAKE_CUDA "$REGISTRY/$image:$version" "$@"
+        --env LD_LIBRARY_PATH --env FAKE_GPUS "$REGISTRY/$image:$version" "$@"
 }
 by_apptainer() {
     env HOME=/ setpriv --reuid=65534 --regid=65534 --clear-groups "$(command -v apptainer)" --silent exec --contain --pwd /data \
@@ -101,11 +101,11 @@ for image in plmkit-cpu plmkit; do
     same "$image: all libraries are there, but the driver's" "$driver" "$(lacks)"
     chain by_podman 12345:12345
     case $image in
-    plmkit-cpu) words="needs libplmkit_cuda.so" ;;
-    plmkit) words="needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" ;;
+    plmkit-cpu) code=69 words="needs libplmkit_cuda.so" ;;
+    plmkit) code=70 words="libtorch: CUDA error: " ;;
     esac
-    # One that tells of a GPU and of a CUDA that is too old, which is asked for when all libraries are loaded.
-    LD_LIBRARY_PATH=/driver FAKE_GPUS=H100=9.0 FAKE_CUDA=12020 check "$image: a driver: $words" expect 69 "$words" by_podman \
+    # One that tells of a GPU and can do nothing with it: libtorch says so when all libraries are loaded.
+    LD_LIBRARY_PATH=/driver FAKE_GPUS=H100=9.0 check "$image: a driver: $words" expect "$code" "$words" by_podman \
         gpu-embed batches.arrow --model model-tiny --out no.parquet
 done
 

@@ -93,6 +93,29 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_message() {
     assert!(!has_output, "{names:?}");
 }
 
+#[test]
+fn a_driver_that_is_too_old_is_refused_before_anything_is_fetched_or_written() {
+    let (case, driver) = with_driver();
+    let expected = "NVIDIA H100: libtorch needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.4; ";
+    let (batches, proteins) = (case.path("b.arrow"), test_data("proteins.fasta"));
+    let folder = tempfile::tempdir().expect("temp folder");
+    let (out, cache) = (folder.path().join("new"), folder.path().join("hf"));
+    for (program, input) in [("gpu-embed", batches), ("plmkit", proteins)] {
+        for device in ["cuda", "auto"] {
+            let mut command = bin(program);
+            command.arg(&input).arg("--out").arg(&out);
+            command.args(["--model", "some/model", "--download", "--device", device]);
+            command.env("LD_LIBRARY_PATH", driver.path());
+            command.env("FAKE_GPUS", H100).env("FAKE_CUDA", "12040");
+            // Nobody answers there: a download would fail otherwise.
+            command.env("HF_ENDPOINT", "http://127.0.0.1:9");
+            command.env("HF_HOME", &cache);
+            assert_fails(command, 69, expected);
+            assert!(!cache.exists() && !out.exists());
+        }
+    }
+}
+
 /// A process that does not outlive its test.
 struct Hung(Child);
 

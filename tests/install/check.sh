@@ -90,14 +90,15 @@ for way in $ways; do
         expect 69 "needs an NVIDIA driver, and this machine has none (cannot load libcuda.so.1: cannot open" $(embed cuda)
         expect 0 "this machine has no NVIDIA driver" $(embed auto)
         rm "$root/data/$way.parquet"
-        # A driver that tells of a GPU, and of a CUDA that is too old: that is asked for when all libraries are loaded.
+        # A driver that tells of a GPU, and can do nothing with it: libtorch says so when all libraries are loaded.
         cc -shared -fPIC -o "$root/usr/lib/libcuda.so.1" tests/fixtures/fake_cuda.c
-        fake="FAKE_GPUS=H100=9.0 FAKE_CUDA=12020"
+        fake="FAKE_GPUS=H100=9.0"
         if [[ $way == without ]]; then
             expect 69 "needs libplmkit_cuda.so, which cannot be loaded: " \
                 $(embed auto $fake)
         else
-            expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" $(embed auto $fake)
+            expect 69 "needs an NVIDIA driver for CUDA 13 or newer; found one for CUDA 12.2" $(embed auto $fake FAKE_CUDA=12020)
+            expect 70 "libtorch: CUDA error: " $(embed auto $fake)
             found=$(in_root $(embed auto $fake LD_DEBUG=files) 2>&1 | grep -c 'calling init: .*/nvidia/cu13/lib/libnvrtc') || true
             ((found == 2)) || fail "NVRTC was not loaded from the folder beside CUDA's runtime"
         fi

@@ -1,7 +1,7 @@
 //! Loads libtorch's part for GPUs when it is needed. This library is linked only against the part for CPUs.
 #![allow(unsafe_code)] // loads a library
 
-use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char};
 use std::num::NonZeroUsize;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use plmkit_contract::{cause, path_text};
 use plmkit_esm2::cuda::OpeningGpu;
 use plmkit_esm2::{EsmError, ON_THE_CPU};
-use plmkit_gpu::driver_cuda_version;
 
 /// libtorch for CUDA. Loading it registers its operations.
 const LIBRARY: &str = "libtorch_cuda.so";
@@ -32,7 +31,7 @@ pub(crate) fn set_threads(threads: NonZeroUsize) {
     }
 }
 
-/// Checks libtorch and, for a GPU, loads its part for CUDA and checks that the driver supports that version of CUDA.
+/// Checks libtorch and, for a GPU, loads its part for CUDA.
 pub(crate) fn prepare(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {
     check_version()?;
     let Some(OpeningGpu { device, name, .. }) = gpu else {
@@ -45,15 +44,7 @@ pub(crate) fn prepare(gpu: Option<&OpeningGpu>) -> Result<(), EsmError> {
             remedy()
         )));
     }
-    match (cuda_version(), driver_cuda_version()) {
-        (Some(needed), Some((major, minor))) if major < needed => {
-            Err(EsmError::unavailable(format!(
-                "{device}: libtorch needs an NVIDIA driver for CUDA {needed} or newer; found one for CUDA \
-                 {major}.{minor}; {ON_THE_CPU}"
-            )))
-        }
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Loads libtorch for CUDA for the rest of the process. The error has the loader's words.
@@ -116,17 +107,6 @@ fn check_version() -> Result<(), EsmError> {
             )))
         }
     }
-}
-
-/// Returns the major version of the CUDA that a loaded libtorch for CUDA is built with.
-fn cuda_version() -> Option<c_int> {
-    let library = loaded(RUNTIME)?;
-    // SAFETY: the signature is that of cuda_runtime_api.h. The call needs no driver.
-    let get: Symbol<unsafe extern "C" fn(*mut c_int) -> c_int> =
-        unsafe { library.get(b"cudaRuntimeGetVersion\0") }.ok()?;
-    let mut version = 0;
-    let status = unsafe { get(&raw mut version) };
-    (status == 0).then_some(version / 1000)
 }
 
 /// Returns a library that this process has loaded, by its soname.

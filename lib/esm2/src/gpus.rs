@@ -7,10 +7,12 @@ use plmkit_gpu::{Gpu, GpuError, driver_cuda_version, gpus};
 
 use crate::cuda::interface::{Note, OpeningGpu};
 use crate::device::Device;
-use crate::error::EsmError;
+use crate::error::{EsmError, ON_THE_CPU};
 
 /// The least compute capability that CUDA 13, and so libtorch, supports: Turing's.
 const MIN_CAPABILITY: (i32, i32) = (7, 5);
+/// The CUDA version of libtorch. Release 580 of the driver is the first that supports it.
+const CUDA: i32 = 13;
 
 impl Device {
     /// Returns the GPU of the device, if the driver has it and libtorch supports it; `None` for the CPU.
@@ -18,7 +20,11 @@ impl Device {
         if self == Self::Cpu {
             return Ok(None);
         }
-        Ok(self.select(gpus())?.ok())
+        let gpu = self.select(gpus())?.ok();
+        if let Some(gpu) = &gpu {
+            check_cuda(gpu, driver_cuda_version())?;
+        }
+        Ok(gpu)
     }
 
     /// Logs the reason if `auto` is the CPU.
@@ -33,9 +39,8 @@ impl Device {
 
     /// Returns the visible GPUs, each for a process.
     pub fn each_gpu() -> Result<Vec<WorkerGpu>, EsmError> {
-        let found = gpus();
-        let count = found.as_ref().map_or(0, Vec::len);
-        Self::All.select(found)?.ok();
+        Self::All.gpu()?;
+        let count = gpus().map_or(0, |found| found.len());
         let visible = env::var(CUDA_VISIBLE_DEVICES).unwrap_or_default();
         Ok(one_each(visible.trim(), count))
     }
@@ -109,6 +114,19 @@ impl Device {
             ),
         }
     }
+}
+
+/// Refuses a driver that supports only an older CUDA than libtorch's. One that does not tell is refused by CUDA itself.
+fn check_cuda(gpu: &OpeningGpu, found: Option<(i32, i32)>) -> Result<(), EsmError> {
+    let Some((major, minor)) = found.filter(|(major, _)| *major < CUDA) else {
+        return Ok(());
+    };
+    let OpeningGpu { device, name, .. } = gpu;
+    Err(EsmError::unavailable(format!(
+        "device '{device}', {name}: libtorch needs an NVIDIA driver for CUDA {CUDA} or newer; found one for CUDA \
+         {major}.{minor}; release 580 of the driver, or NVIDIA's cuda-compat-{CUDA}-0 on LD_LIBRARY_PATH, \
+         supports it; {ON_THE_CPU}"
+    )))
 }
 
 /// The environment variable with the GPUs that CUDA shows to a process.
@@ -222,6 +240,20 @@ mod tests {
         }
         let found = Device::Cuda(0).select(Ok(vec![h100()])).unwrap().unwrap();
         assert_eq!((found.index, &*found.name), (0, "NVIDIA H100"));
+    }
+
+    #[test]
+    fn a_driver_of_an_older_cuda_is_refused_with_a_remedy() {
+        let h100 = Device::Auto.select(Ok(vec![h100()])).unwrap().unwrap();
+        let error = check_cuda(&h100, Some((12, 4))).unwrap_err();
+        let expected = "device 'auto', NVIDIA H100: libtorch needs an NVIDIA driver for CUDA 13 or newer; found one for \
+             CUDA 12.4; release 580 of the driver, or NVIDIA's cuda-compat-13-0 on LD_LIBRARY_PATH, supports it; \
+             --device cpu computes on the CPU";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(error.exit(), Exit::Unavailable);
+        for newer in [Some((13, 0)), Some((14, 1)), None] {
+            assert_eq!(check_cuda(&h100, newer), Ok(()));
+        }
     }
 
     #[test]

@@ -32,6 +32,12 @@ impl Session {
     /// # Errors
     /// The model is missing, damaged or of another kind, the options contradict each other, or the device is not there.
     pub fn open(args: &Args, stop: &Stop) -> Result<Option<Self>, Fault> {
+        let aborted = EsmError::of_driver(args.device, "it aborts");
+        on_abort(&args.common, stop, &aborted.into())
+            .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
+        // Before a download: without the device, nothing would be computed.
+        let compute = args.config()?.compute;
+        stop.interruptible(|| compute.is_cpu())?;
         let model = match locate(args, stop) {
             Err(HubError::Stopped) => {
                 tracing::warn!("stopped: what was fetched is kept; run the same command to resume");
@@ -39,9 +45,6 @@ impl Session {
             }
             located => located?,
         };
-        let aborted = EsmError::of_driver(args.device, "it aborts");
-        on_abort(&args.common, stop, &aborted.into())
-            .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
         let mut args = args.clone();
         args.model = model;
         Ok(Some(Self {
