@@ -192,7 +192,7 @@ conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/co
 	@containers/conda/recipe.sh dist/conda
 	PYTHONDONTWRITEBYTECODE=1 .venv/conda/bin/python tests/delivery/conda.py dist/conda
 
-aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less)
+aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less; AARCH64=gpu: the library for GPUs)
 	@tests/delivery/aarch64.sh
 
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)

@@ -8,12 +8,12 @@
 #   libtorch.sh install FOLDER  copies the libraries that were fetched and libplmkit_cuda.so of target/release; by hard links if LINK=1
 #
 # wheels-libtorch.txt lists what is fetched. The libraries find each other through their own RPATH as long as torch/ and nvidia/ lie side by side.
-# A libtorch in LIBTORCH is used where it is.
+# A libtorch in LIBTORCH is used where it is. PLMKIT_MACHINE=aarch64 fetches that of another machine, into .libtorch-aarch64.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-target=$root/.libtorch
+target=$root/.libtorch${PLMKIT_MACHINE:+-$PLMKIT_MACHINE}
 module=/proc/driver/nvidia/version
 # shellcheck disable=SC2034
 what=libtorch

@@ -5,7 +5,7 @@
 # with the pin is not fetched again.
 
 # The machine that wheels are fetched for.
-machine=$(uname -m)
+machine=${PLMKIT_MACHINE:-$(uname -m)}
 
 # shellcheck disable=SC2154 # $what is the caller's
 say() { echo "$what: $*" >&2; }
