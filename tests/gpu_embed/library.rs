@@ -55,6 +55,10 @@ fn fp8_is_measured_on_the_sequences_of_the_run() {
         (&parity["sequences"], &parity["tokens"]),
         (&2.into(), &256.into())
     );
+    // Its feed-forward network is 24 wide.
+    let narrow = case.embed(&test_data("model-tiny-esmc"), "narrow.parquet", &fp8);
+    let what = "model-tiny-esmc: --dtype fp8: expected a multiple of 16 for ";
+    assert_fails(narrow, 2, what);
     // Other channels are below the least value of 8 bits beside the largest.
     let lossy = outputs::with_outliers(case.folder.path(), 1e7);
     let what = "model: --dtype fp8 is refused: over 2 sequences of the run, 256 tokens, ";

@@ -40,7 +40,8 @@ impl Tolerance {
     pub(crate) fn of(provenance: &Provenance) -> Self {
         let dtype = provenance.text_option("dtype").unwrap_or("f32");
         let [mean, pooled, residues, logits, contacts, std_floor] = match dtype {
-            "int8" | "fp8" => [0.16, 0.32, 0.36, 0.9, 0.4, 1.0],
+            "fp8" => [0.24, 0.44, 0.44, 0.9, 0.5, 1.0],
+            "int8" => [0.16, 0.32, 0.36, 0.9, 0.4, 1.0],
             "bf16" => [4e-2, 0.1, 0.12, 0.2, 0.16, 1.0],
             "f16" => [6e-3, 1.2e-2, 1.6e-2, 3e-2, 2e-2, 1.0],
             _ => [2e-5, 2e-5, 2e-5, 5e-5, 2e-5, 0.1],

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Dtype, Exit, Stop};
+use plmkit_contract::{Dtype, Stop};
 use plmkit_esm2::cuda::{Note, Opening};
 use plmkit_esm2::{
     BIAS, CheckpointTensors, Device as Requested, EMBEDDING_NORM, EsmError, Head, POSITIONS,
@@ -40,7 +40,6 @@ pub(crate) fn load(
         device: gpu.map_or(Device::Cpu, |gpu| Device::Cuda(gpu.index)),
         stop,
     };
-    check_widths(tensors, opening)?;
     let layers = (0..tensors.config().layers).map(|layer| copying.layer(layer, opening.dtype));
     let layers = layers.collect::<Result<_, _>>()?;
     let started = Instant::now();
@@ -78,25 +77,6 @@ fn check_memory(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), Cu
         "device '{device}' has {total} MiB of memory; expected more than {needed} MiB, the size of the model"
     ))
     .into())
-}
-
-/// Checks that the device multiplies matrices of a model's widths in the type.
-fn check_widths(tensors: &CheckpointTensors, opening: &Opening) -> Result<(), CudaError> {
-    /// Of what libtorch multiplies in fp8.
-    const MULTIPLE: usize = 16;
-    let config = tensors.config();
-    let mut widths = [config.hidden, config.intermediate].into_iter();
-    let odd = widths.find(|width| !width.is_multiple_of(MULTIPLE));
-    match odd.filter(|_| opening.dtype == Dtype::Fp8) {
-        None => Ok(()),
-        Some(width) => Err(EsmError::Refused {
-            exit: Exit::Usage,
-            message: format!(
-                "--dtype fp8: expected a model whose widths are multiples of {MULTIPLE}; found {width}"
-            ),
-        }
-        .into()),
-    }
 }
 
 /// Copies weights to a device: the dense layers of the encoder in the type of the model, everything else in f32.

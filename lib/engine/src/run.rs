@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_esm2::{Esm2, LoadTimes};
+use plmkit_esm2::{Dtype, Esm2, LoadTimes};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;
@@ -121,8 +121,13 @@ impl Work<'_> {
         let parity = sample.measure(model, stop)?;
         if !parity.suffices() {
             let model = path_text(&self.config.model);
+            // A device that computes fp8 computes f16, which is nearer to f32.
+            let other = match dtype {
+                Dtype::Fp8 => Dtype::F16,
+                _ => Dtype::Bf16,
+            };
             let what =
-                format_args!("--dtype {dtype} is refused: {parity}; try --dtype bf16 or f32");
+                format_args!("--dtype {dtype} is refused: {parity}; try --dtype {other} or f32");
             return Err(EngineError::data(model, what));
         }
         tracing::info!("{dtype}: {parity}");

@@ -1,10 +1,12 @@
 //! Options of a computation.
 
+use std::path::Path;
 use std::str::FromStr;
 
 use plmkit_contract::{Dtype, Exit};
 use plmkit_cpu::Isa;
 
+use crate::config::ModelConfig;
 use crate::cuda;
 use crate::cuda::interface::OpeningGpu;
 use crate::device::Device;
@@ -93,6 +95,29 @@ impl ComputeOptions {
             message: format!("--dtype {dtype}: not computed {place}; expected {known}"),
         })
     }
+}
+
+/// Refuses the model at `path` if its matrices are not multiplied in a type.
+pub(crate) fn check_widths(
+    path: &Path,
+    config: &ModelConfig,
+    dtype: Dtype,
+) -> Result<(), EsmError> {
+    /// Of what libtorch multiplies in fp8.
+    const MULTIPLE: usize = 16;
+    let mut widths = [
+        ("hidden_size", config.hidden),
+        ("intermediate_size", config.intermediate),
+    ]
+    .into_iter();
+    let odd = widths.find(|(_, width)| !width.is_multiple_of(MULTIPLE));
+    let Some((name, width)) = odd.filter(|_| dtype == Dtype::Fp8) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "--dtype fp8: expected a multiple of {MULTIPLE} for {name}, found {width}; --dtype bf16 takes any"
+    );
+    Err(EsmError::of_file(Exit::Usage, path, problem))
 }
 
 /// What computes, and in which type.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use plmkit_contract::{Column, Stop};
 
 use crate::checkpoint;
+use crate::compute_options::check_widths;
 use crate::cpu::CpuModel;
 use crate::cuda::{CudaModel, MemoryAsked, Opening};
 use crate::threads::threads;
@@ -49,6 +50,7 @@ pub fn describe(
 ) -> Result<(ModelInfo, String), EsmError> {
     let resolved = options.resolve()?;
     let (checkpoint, known) = checkpoint::identify(model, known, stop)?;
+    check_widths(model, &checkpoint.config, resolved.dtype)?;
     let gpu = resolved.gpu.map(|gpu| (gpu, 0));
     let info = ModelInfo::new(checkpoint, gpu, resolved.dtype, resolved.kernels);
     Ok((info, known))
@@ -94,6 +96,7 @@ impl Esm2 {
                 threads: threads(),
             };
             let (info, cuda) = CudaModel::open(&opening, stop)?;
+            check_widths(model, info.config(), resolved.dtype)?;
             (info, Backend::Cuda(cuda))
         };
         info.load_times.all = started.elapsed();
