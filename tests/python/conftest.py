@@ -1,6 +1,7 @@
 """One run of the chain on the test data, shared by all tests."""
 
 import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ MODEL = ROOT / "test-data/model-tiny"
 
 
 def pytest_configure(config):
+    # A shell has its background jobs ignore SIGINT, and Python and its children leave it so.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "elsewhere: needs the packages of an environment beside that of the readers")
 
 
