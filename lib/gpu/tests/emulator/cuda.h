@@ -58,43 +58,36 @@ static inline float f32_of_f16(uint16_t bits) {
     return exponent ? sign * ldexpf(1024 + fraction, exponent - 25) : sign * ldexpf(fraction, -24);
 }
 
-// Rounded to nearest, ties to even; a value too large becomes infinite, as with cvt.rn.
+// The bits of a finite size in a type with so many digits of fraction and this least exponent of a normal number. Rounded to nearest, ties
+// to even. A carry goes on into the exponent.
+static inline int rounded(float size, int digits, int least_exponent) {
+    int exponent = least_exponent;
+    if (size >= ldexpf(1.0f, least_exponent)) {
+        frexpf(size, &exponent);
+        exponent -= 1;
+    }
+    // The last place of the result is 1; nearbyint is to even in the default mode.
+    const int places = static_cast<int>(nearbyintf(ldexpf(size, digits - exponent)));
+    return (exponent - least_exponent) * (1 << digits) + places;
+}
+
+// A value too large becomes infinite, as with cvt.rn.
 static inline uint16_t f16_of_f32(float value) {
     const uint16_t sign = bits_of_f32(value) >> 16 & 0x8000;
     const float size = fabsf(value);
     if (isnan(value)) {
         return 0x7fff;
     }
-    if (size >= 65520.0f) {
-        return sign | 0x7c00;
-    }
-    int exponent = -14;
-    if (size >= 0x1p-14f) {
-        frexpf(size, &exponent);
-        exponent -= 1;
-    }
-    // The last place of the result is 1; nearbyint is to even in the default mode. A carry goes on into the exponent.
-    const int places = static_cast<int>(nearbyintf(ldexpf(size, 10 - exponent)));
-    return sign | static_cast<uint16_t>((exponent + 14) * 1024 + places);
+    return sign | (size >= 65520.0f ? 0x7c00 : static_cast<uint16_t>(rounded(size, 10, -14)));
 }
 
-// Rounded to nearest, ties to even; a value too large becomes the largest, 448, as with cvt.rn.satfinite.
+// A value too large becomes the largest, 448, as with cvt.rn.satfinite.
 static inline uint8_t e4m3_of_f32(float value) {
     const uint8_t sign = bits_of_f32(value) >> 24 & 0x80;
-    const float size = fabsf(value);
     if (isnan(value)) {
         return 0x7f;
     }
-    if (size >= 448.0f) {
-        return sign | 0x7e;
-    }
-    int exponent = -6;
-    if (size >= 0x1p-6f) {
-        frexpf(size, &exponent);
-        exponent -= 1;
-    }
-    const int places = static_cast<int>(nearbyintf(ldexpf(size, 3 - exponent)));
-    return sign | static_cast<uint8_t>((exponent + 6) * 8 + places);
+    return sign | static_cast<uint8_t>(rounded(fminf(fabsf(value), 448.0f), 3, -6));
 }
 
 enum State { READY, AT_WARP, AT_BLOCK, DONE };
