@@ -177,7 +177,7 @@ impl Encoder {
                 None => batch.positions.shallow_clone(),
             },
             x: x.f_contiguous()?,
-            in_fp8: self.layers.iter().any(|layer| layer.qkv.is_fp8(batch.kind)),
+            in_fp8: (self.layers.first()).is_some_and(|layer| layer.qkv.is_fp8(batch.kind)),
         };
         drop(x);
         batch.time(KernelKind::Embedding)?;

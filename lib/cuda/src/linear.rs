@@ -36,7 +36,7 @@ impl Linear {
 #[derive(Debug)]
 pub(crate) struct Dense {
     /// In the type of the model. Of a model in fp8, in f16, for what is computed in f32.
-    pub(crate) plain: Linear,
+    plain: Linear,
     /// The weights of a model in fp8: `(out, in)`, with its bias in bf16.
     fp8: Option<(Fp8, Option<Tensor>)>,
 }
