@@ -35,6 +35,14 @@ pub(crate) struct Operands {
     pub(crate) steps: usize,
     /// Each step prefetches half a kibibyte from here.
     pub(crate) ahead: *const u8,
+    pub(crate) reused: Reused,
+}
+
+/// The side that is used again, for which the first-level cache is kept.
+#[derive(Clone, Copy)]
+pub(crate) enum Reused {
+    Left,
+    Right,
 }
 
 /// A vector of a unit.
@@ -48,11 +56,29 @@ pub(crate) trait TileUnit {
     /// Prepares the thread for products, until the result is dropped.
     fn start() -> Self;
 
-    /// Replaces the sums by products of bfloat16, or adds them.
+    /// Begins a block with these sums, or with zeros.
     ///
     /// # Safety
-    /// The CPU has the unit; the operands exist.
-    unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands);
+    /// The CPU has the unit; the sums exist.
+    unsafe fn begin(&self, sums: Option<*const f32>);
+
+    /// Adds products of bfloat16 to the block.
+    ///
+    /// # Safety
+    /// The CPU has the unit; a block was begun; the operands exist.
+    unsafe fn bf16(&self, operands: Operands);
+
+    /// Adds products of signed 8-bit integers to a block that began with zeros.
+    ///
+    /// # Safety
+    /// As for [`bf16`](Self::bf16).
+    unsafe fn int8(&self, operands: Operands);
+
+    /// Stores the sums of the block, which are f32 or i32.
+    ///
+    /// # Safety
+    /// As for [`begin`](Self::begin).
+    unsafe fn end(&self, sums: *mut f32);
 
     /// Stores integers from -127 to 127. Other values give arbitrary ones.
     ///
@@ -65,12 +91,6 @@ pub(crate) trait TileUnit {
     /// # Safety
     /// As for [`Simd`].
     unsafe fn load_sums(from: *const i32) -> V<Self>;
-
-    /// Replaces the sums by products of signed 8-bit integers.
-    ///
-    /// # Safety
-    /// The CPU has the unit; the operands exist.
-    unsafe fn int8(&self, sums: *mut i32, operands: Operands);
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -79,7 +99,7 @@ mod unit {
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
-    use super::{Operands, STEP, TileUnit};
+    use super::{Operands, Reused, SIDE, STEP, TileUnit};
     use crate::simd::Avx512;
 
     /// Whether this CPU multiplies tiles of bfloat16 and 8-bit integers, and the system lets this process do so: it asks the system once.
@@ -145,38 +165,29 @@ mod unit {
         }
     }
 
-    // Not `nomem` or `readonly`: tiles are loaded from memory and stored to it. Tiles that Rust does not know of last from one block to the
-    // next one only as a configuration.
+    // Not `nomem` or `readonly`: tiles are loaded from memory and stored to it. The sums of a block stay in tiles 0 to 3 from one `asm!` to
+    // the next one: Rust knows of tiles only that they are lost, and uses none itself. `t1` loads past the first-level
+    // cache, in which what is used again stays.
     macro_rules! block {
-        ($instruction:literal, $sums:expr, $add:expr, $operands:expr) => {{
-            let Operands { left, left_step, right, right_row, steps, ahead } = $operands;
+        ($instruction:literal, $left:literal, $right:literal, $operands:expr) => {{
+            let Operands { left, left_step, right, right_row, steps, ahead, .. } = $operands;
             asm!(
-                "test {add:e}, {add:e}",
-                "jnz 3f",
-                "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
-                "jmp 2f",
-                "3:",
-                "tileloadd tmm0, [{sums} + {side}]", "tileloadd tmm1, [{sums} + {side} + 64]",
-                "tileloadd tmm2, [{sums} + {side} + 2048]", "tileloadd tmm3, [{sums} + {side} + 2112]",
                 "2:",
-                "tileloadd tmm4, [{left} + {row}]",
-                "tileloadd tmm6, [{right} + {right_row}]",
+                concat!($left, " tmm4, [{left} + {row}]"),
+                concat!($right, " tmm6, [{right} + {right_row}]"),
                 concat!($instruction, " tmm0, tmm4, tmm6"),
                 "prefetcht1 [{ahead}]", "prefetcht1 [{ahead} + 64]",
                 "prefetcht1 [{ahead} + 128]", "prefetcht1 [{ahead} + 192]",
-                "tileloadd tmm7, [{right} + {right_row} + 64]",
+                concat!($right, " tmm7, [{right} + {right_row} + 64]"),
                 concat!($instruction, " tmm1, tmm4, tmm7"),
-                "tileloadd tmm5, [{left} + {row} + 1024]",
+                concat!($left, " tmm5, [{left} + {row} + 1024]"),
                 concat!($instruction, " tmm2, tmm5, tmm6"),
                 "prefetcht1 [{ahead} + 256]", "prefetcht1 [{ahead} + 320]",
                 "prefetcht1 [{ahead} + 384]", "prefetcht1 [{ahead} + 448]",
                 concat!($instruction, " tmm3, tmm5, tmm7"),
                 "add {left}, {left_step}", "add {right}, {right_step}", "add {ahead}, 512",
                 "dec {steps}", "jnz 2b",
-                "tilestored [{sums} + {side}], tmm0", "tilestored [{sums} + {side} + 64], tmm1",
-                "tilestored [{sums} + {side} + 2048], tmm2", "tilestored [{sums} + {side} + 2112], tmm3",
-                add = in(reg) u32::from($add), sums = in(reg) $sums, side = in(reg) 128usize, row = in(reg) STEP,
-                left = inout(reg) left => _, left_step = in(reg) left_step,
+                row = in(reg) STEP, left = inout(reg) left => _, left_step = in(reg) left_step,
                 right = inout(reg) right => _, right_row = in(reg) right_row, right_step = in(reg) 16 * right_row,
                 ahead = inout(reg) ahead => _, steps = inout(reg) steps => _,
                 out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
@@ -197,8 +208,50 @@ mod unit {
         }
 
         #[inline(always)]
-        unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
-            unsafe { block!("tdpbf16ps", sums, add, operands) }
+        unsafe fn begin(&self, sums: Option<*const f32>) {
+            unsafe {
+                if let Some(sums) = sums {
+                    asm!(
+                        "tileloadd tmm0, [{sums} + {side}]", "tileloadd tmm1, [{sums} + {side} + 64]",
+                        "tileloadd tmm2, [{sums} + {side} + 2048]", "tileloadd tmm3, [{sums} + {side} + 2112]",
+                        sums = in(reg) sums, side = in(reg) SIDE * size_of::<f32>(),
+                        out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, options(nostack)
+                    );
+                } else {
+                    asm!(
+                        "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",
+                        out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _, options(nostack)
+                    );
+                }
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn bf16(&self, operands: Operands) {
+            match operands.reused {
+                Reused::Left => unsafe {
+                    block!("tdpbf16ps", "tileloadd", "tileloaddt1", operands)
+                },
+                Reused::Right => unsafe {
+                    block!("tdpbf16ps", "tileloaddt1", "tileloadd", operands)
+                },
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn int8(&self, operands: Operands) {
+            unsafe { block!("tdpbssd", "tileloaddt1", "tileloadd", operands) }
+        }
+
+        #[inline(always)]
+        unsafe fn end(&self, sums: *mut f32) {
+            unsafe {
+                asm!(
+                    "tilestored [{sums} + {side}], tmm0", "tilestored [{sums} + {side} + 64], tmm1",
+                    "tilestored [{sums} + {side} + 2048], tmm2", "tilestored [{sums} + {side} + 2112], tmm3",
+                    sums = in(reg) sums, side = in(reg) SIDE * size_of::<f32>(), options(nostack)
+                );
+            }
         }
 
         #[inline(always)]
@@ -211,11 +264,6 @@ mod unit {
         #[inline(always)]
         unsafe fn load_sums(from: *const i32) -> __m512 {
             unsafe { _mm512_cvtepi32_ps(_mm512_loadu_si512(from.cast())) }
-        }
-
-        #[inline(always)]
-        unsafe fn int8(&self, sums: *mut i32, operands: Operands) {
-            unsafe { block!("tdpbssd", sums, false, operands) }
         }
     }
 }

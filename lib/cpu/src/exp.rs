@@ -25,8 +25,8 @@ pub(crate) unsafe fn exp2<S: Simd>(x: S::V, coefficients: &[f32]) -> S::V {
     unsafe {
         // `max` returns its second argument if one is NaN, so that NaN stays NaN.
         let x = S::max(S::splat(-126.0), x);
-        let n = S::round(x);
-        let r = S::sub(x, n);
+        let r = S::remainder(x);
+        let n = S::sub(x, r);
         let (last, others) = coefficients.split_last().expect("there are some");
         let mut p = S::splat(*last);
         for &c in others.iter().rev() {

@@ -27,6 +27,15 @@ pub struct RowsMut<'a> {
     lifetime: PhantomData<&'a mut [f32]>,
 }
 
+/// Where values of a row are.
+#[derive(Clone, Copy)]
+pub(crate) enum Target {
+    /// Row by row, so many values apart.
+    Values(*mut f32, usize),
+    /// In a tile, 32 values apart.
+    Halves(*mut u16),
+}
+
 /// Returns the values of memory for rows in either form.
 pub(crate) fn room(rows: usize, width: usize) -> usize {
     rows.next_multiple_of(SIDE) * width.next_multiple_of(SIDE)
@@ -156,6 +165,16 @@ impl<'a> RowsMut<'a> {
         let row = self.tiles.unwrap_or(0) + row;
         let place = place(self.width, row, column);
         self.first.cast::<u16>().wrapping_add(place)
+    }
+
+    /// Returns where values of a row from a column on are.
+    #[inline(always)]
+    pub(crate) fn target(&mut self, row: usize, column: usize) -> Target {
+        if self.is_in_tiles() {
+            Target::Halves(self.half(row, column))
+        } else {
+            Target::Values(self.at(row).wrapping_add(column), self.width)
+        }
     }
 
     /// # Safety

@@ -90,6 +90,11 @@ pub(crate) trait Simd: Copy {
     unsafe fn select_greater(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Rounds to the nearest integer.
     unsafe fn round(v: Self::V) -> Self::V;
+    /// `v - round(v)`, exactly.
+    #[inline(always)]
+    unsafe fn remainder(v: Self::V) -> Self::V {
+        unsafe { Self::sub(v, Self::round(v)) }
+    }
     /// Returns the values of a table at integers from 0 to 7, which are given as `index`; at NaN, any value.
     unsafe fn lookup(table: &[f32; 8], index: Self::V) -> Self::V;
     /// `v·2^n` for integers `n` from -126 to 127, if that is a normal number.

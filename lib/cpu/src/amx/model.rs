@@ -1,10 +1,12 @@
 //! The instructions in plain Rust.
 
+use std::cell::RefCell;
+
 use super::{Operands, SIDE, STEP, TileUnit};
 use crate::simd::Lanes;
 
-/// Multiplies as the instructions do, to the bit.
-pub(crate) struct Model;
+/// Multiplies as the instructions do, to the bit. Holds the bits of a block's sums.
+pub(crate) struct Model(RefCell<[u32; SIDE * SIDE]>);
 
 /// Returns 0 for a value too small for a normal number: the instruction takes and gives no other ones.
 fn flushed(value: f32) -> f32 {
@@ -29,10 +31,21 @@ impl TileUnit for Model {
     type F = Lanes<16>;
 
     fn start() -> Self {
-        Self
+        Self(RefCell::new([0; SIDE * SIDE]))
     }
 
-    unsafe fn bf16(&self, sums: *mut f32, add: bool, operands: Operands) {
+    unsafe fn begin(&self, sums: Option<*const f32>) {
+        *self.0.borrow_mut() = match sums {
+            Some(sums) => unsafe { sums.cast::<[u32; SIDE * SIDE]>().read() },
+            None => [0; SIDE * SIDE],
+        };
+    }
+
+    unsafe fn end(&self, sums: *mut f32) {
+        unsafe { sums.cast::<[u32; SIDE * SIDE]>().write(*self.0.borrow()) }
+    }
+
+    unsafe fn bf16(&self, operands: Operands) {
         let halves = |word: u32| {
             [word << 16, word & 0xffff_0000]
                 .map(f32::from_bits)
@@ -41,8 +54,8 @@ impl TileUnit for Model {
         for place in 0..SIDE * SIDE {
             let (row, column) = (place / SIDE, place % SIDE);
             unsafe {
-                let sum = sums.add(place);
-                let mut total = if add { *sum } else { 0.0 };
+                let sum = &mut self.0.borrow_mut()[place];
+                let mut total = f32::from_bits(*sum);
                 for step in 0..operands.steps {
                     let left = operands.left.add(step * operands.left_step + row * STEP);
                     let right = operands
@@ -57,7 +70,7 @@ impl TileUnit for Model {
                     }
                     total = flushed(flushed(total) + flushed(chains[0] + chains[1]));
                 }
-                *sum = total;
+                *sum = total.to_bits();
             }
         }
     }
@@ -72,12 +85,13 @@ impl TileUnit for Model {
         std::array::from_fn(|at| unsafe { *from.add(at) } as f32)
     }
 
-    unsafe fn int8(&self, sums: *mut i32, operands: Operands) {
+    unsafe fn int8(&self, operands: Operands) {
         let bytes = |word: u32| word.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
         for place in 0..SIDE * SIDE {
             let (row, column) = (place / SIDE, place % SIDE);
             unsafe {
-                let mut total = 0i32;
+                let sum = &mut self.0.borrow_mut()[place];
+                let mut total = sum.cast_signed();
                 for step in 0..operands.steps {
                     let left = operands.left.add(step * operands.left_step + row * STEP);
                     let right = operands
@@ -89,7 +103,7 @@ impl TileUnit for Model {
                         total += a.iter().zip(b).map(|(a, b)| a * b).sum::<i32>();
                     }
                 }
-                *sums.add(place) = total;
+                *sum = total.cast_unsigned();
             }
         }
     }
@@ -97,7 +111,7 @@ impl TileUnit for Model {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::super::{Amx, Block, is_available};
+    use super::super::{Amx, Block, Reused, is_available};
     use super::*;
 
     /// Random bytes: all bits of bfloat16, with infinity, NaN and values below normal ones, or those near 1.
@@ -122,7 +136,7 @@ mod tests {
             eprintln!("skipped: this CPU has no AMX, or the system does not permit it");
             return;
         }
-        let unit = Amx::start();
+        let (unit, model) = (Amx::start(), Model::start());
         for round in 0..200u64 {
             let steps = 1 + round as usize % 5;
             let left = bytes(3 * round + 1, steps * 2048, round % 2 == 0);
@@ -134,16 +148,26 @@ mod tests {
                 right_row: 128,
                 steps,
                 ahead: right.as_ptr(),
+                reused: [Reused::Left, Reused::Right][round as usize / 2 % 2],
             };
-            let mut floats = [Block([[1.5f32; SIDE]; SIDE]), Block([[1.5; SIDE]; SIDE])];
-            let mut integers = [Block([[0i32; SIDE]; SIDE]), Block([[0; SIDE]; SIDE])];
-            let add = round % 3 == 0;
+            let sums = Block([[1.5f32; SIDE]; SIDE]);
+            let sums = (round % 3 == 0).then_some(sums.0.as_flattened().as_ptr());
+            let mut floats = [const { Block([[0f32; SIDE]; SIDE]) }; 2];
+            let mut integers = [const { Block([[0i32; SIDE]; SIDE]) }; 2];
             // SAFETY: the operands have so many steps.
             unsafe {
-                unit.bf16(floats[0].0.as_mut_ptr().cast(), add, operands);
-                Model.bf16(floats[1].0.as_mut_ptr().cast(), add, operands);
-                unit.int8(integers[0].0.as_mut_ptr().cast(), operands);
-                Model.int8(integers[1].0.as_mut_ptr().cast(), operands);
+                unit.begin(sums);
+                unit.bf16(operands);
+                unit.end(floats[0].0.as_mut_ptr().cast());
+                model.begin(sums);
+                model.bf16(operands);
+                model.end(floats[1].0.as_mut_ptr().cast());
+                unit.begin(None);
+                unit.int8(operands);
+                unit.end(integers[0].0.as_mut_ptr().cast());
+                model.begin(None);
+                model.int8(operands);
+                model.end(integers[1].0.as_mut_ptr().cast());
             }
             let [found, expected] = floats.each_ref().map(|block| block.0.as_flattened());
             for (found, expected) in found.iter().zip(expected) {

@@ -4,7 +4,7 @@ use std::f32::consts::LOG2_E;
 
 use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
-use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
+use crate::amx::{HALVES, Operands, Reused, SIDE, STEP, TileUnit};
 use crate::exp::{COARSE, FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
@@ -128,9 +128,11 @@ impl<U: TileUnit> Head<'_, U> {
                         right_row: 2 * STEP,
                         steps: wide / HALVES,
                         ahead: keys.wrapping_add(wide * STEP),
+                        reused: Reused::Left,
                     };
-                    self.unit
-                        .bf16(self.scores.add(panel * SUMS), false, operands);
+                    self.unit.begin(None);
+                    self.unit.bf16(operands);
+                    self.unit.end(self.scores.add(panel * SUMS));
                 }
                 if !(length - key).is_multiple_of(SIDE) && length - key < KEYS {
                     let last = self.scores.add((panels - 1) * SUMS);
@@ -159,9 +161,12 @@ impl<U: TileUnit> Head<'_, U> {
                         right_row: wide * 4,
                         steps: panels,
                         ahead: values,
+                        reused: Reused::Left,
                     };
-                    self.unit
-                        .bf16(self.mixed.add(channel * SIDE), key > 0, operands);
+                    let mixed = self.mixed.add(channel * SIDE);
+                    self.unit.begin((key > 0).then_some(mixed));
+                    self.unit.bf16(operands);
+                    self.unit.end(mixed);
                 }
             }
             for (row, &sum) in sums.iter().enumerate().take(count) {

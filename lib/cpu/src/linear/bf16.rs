@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::product::{Multiplier, Place, Sums, products};
+use super::product::{Finished, Multiplier, Place, Sums, products};
 use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
 use crate::dot::Dot;
@@ -10,7 +10,7 @@ use crate::simd::Simd;
 use crate::tile::dot::tile;
 use crate::{Isa, Rows, RowsMut};
 
-/// Returns the rows of a tile.
+/// Returns the rows of a place.
 pub(super) fn tile_rows(isa: Isa) -> usize {
     match isa {
         Isa::Amx => SIDE,
@@ -81,7 +81,7 @@ unsafe fn multiply(
     epilogue: Epilogue,
     converted: &mut [u16],
 ) {
-    use super::tiles::Halves;
+    use super::tiles::{Halves, UNUSED};
     use crate::amx::{Amx, TileUnit};
     use crate::dot::Avx512Bf16;
     use crate::simd::Avx512;
@@ -95,6 +95,7 @@ unsafe fn multiply(
                 converted,
                 rows: std::ptr::null(),
                 depth,
+                earlier: UNUSED,
             };
             products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
         } else {
@@ -136,7 +137,7 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS> for R
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>) {
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
         let Place { row, panel, .. } = place;
         let (columns, stride) = (VECTORS * D::F::LANES, self.depth * D::BYTES);
         unsafe {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::VECTORS;
-use super::product::{Multiplier, Place, Sums};
+use super::product::{Finished, Multiplier, Place, Sums};
 use crate::Rows;
 use crate::simd::Simd;
 use crate::tile::{LINE, tile};
@@ -52,7 +52,7 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn load_panel(&mut self, panel: usize) {
+    unsafe fn load_panel(&mut self, panel: usize, _: usize, _: Range<usize>) {
         let columns = VECTORS * S::LANES;
         match &mut self.source {
             Source::F32(panels) => {
@@ -90,7 +90,7 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>) {
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>, _: &Finished<'_, S>) {
         let Place { row, rows, .. } = place;
         let (columns, width) = (VECTORS * S::LANES, self.width);
         let ahead = match row / ROWS {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::product::{Multiplier, Place, Sums, products, room_for};
+use super::product::{Finished, Multiplier, Place, Sums, products, room_for};
 use super::tiles::Bytes;
 use super::{Epilogue, VECTORS, Weights, columns};
 use crate::aligned::{Aligned, OutOfMemory};
@@ -85,7 +85,7 @@ pub(super) struct Form {
     /// Bytes of a widened weight; none if weights are not widened.
     wide_bytes: usize,
     zero_point: i32,
-    /// The rows of a tile.
+    /// The rows of a place.
     rows: usize,
 }
 
@@ -312,6 +312,7 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
         quantized: job.quantized.inputs.as_mut_ptr(),
         scales: job.quantized.scales.as_mut_ptr(),
         inputs: job.weights.inputs,
+        earlier: super::tiles::UNUSED,
     };
     unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
 }
@@ -380,7 +381,7 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS>
     }
 
     #[inline(always)]
-    unsafe fn load_panel(&mut self, panel: usize) {
+    unsafe fn load_panel(&mut self, panel: usize, _: usize, _: Range<usize>) {
         let values = VECTORS * D::F::LANES * padded(Isa::Portable, self.inputs);
         unsafe {
             let weights = self.panels.weights.as_ptr().add(panel * values);
@@ -389,7 +390,7 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS>
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>) {
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
         let Place { row, panel, .. } = place;
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let groups = self.groups();

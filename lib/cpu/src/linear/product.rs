@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
+use crate::rows::Target;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 use crate::{activation, cpu};
@@ -18,16 +19,20 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// The most inputs of a product that is added to the output: more are added piece by piece, so that they stay in a core's cache.
     const PIECE: usize = usize::MAX;
 
+    /// Whether [`tile`](Self::tile) leaves the units idle that finish sums, so that the tile before is finished meanwhile.
+    const LEAVES_VECTORS: bool = false;
+
     /// Loads rows of `x`, converted for the product.
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
 
-    /// Prepares a panel for [`tile`](Self::tile).
+    /// Prepares a panel for [`tile`](Self::tile) with some inputs of so many loaded rows.
     #[inline(always)]
-    unsafe fn load_panel(&mut self, _panel: usize) {}
+    unsafe fn load_panel(&mut self, _panel: usize, _rows: usize, _inputs: Range<usize>) {}
 
     /// Replaces the sums by the products of some inputs of a loaded panel with loaded rows. Sums of rows beyond the
-    /// last are not used; converted rows have memory for whole tiles.
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>);
+    /// last are not used; converted rows have memory for whole tiles. If it [leaves vectors](Self::LEAVES_VECTORS), uses all rows of the
+    /// tile before.
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>, before: &Finished<'_, S>);
 }
 
 /// A tile of a product.
@@ -46,19 +51,17 @@ const INPUT_SHARE: (usize, usize) = (7, 16);
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
-/// The same for products by tiles of AMX, which take less time than reading the weights.
-const MIN_ROWS_OF_TILES: usize = 192;
+/// Rows that are loaded at once for products by tiles of AMX, which take less time than reading the weights.
+pub(super) const ROWS_OF_TILES: usize = 192;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
+    if tile == SIDE {
+        return ROWS_OF_TILES;
+    }
     let (share, of) = INPUT_SHARE;
     let cached = cpu::level_two_cache().map_or(0, |bytes| bytes * share / of);
-    let least = if tile == SIDE {
-        MIN_ROWS_OF_TILES
-    } else {
-        MIN_ROWS
-    };
-    (cached.max(INPUT_BYTES) / bytes / inputs).max(least) / tile * tile
+    (cached.max(INPUT_BYTES) / bytes / inputs).max(MIN_ROWS) / tile * tile
 }
 
 /// Returns the rows of memory for products of up to `rows` rows, in whole tiles.
@@ -82,7 +85,17 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
         _ => inputs,
     };
     let most = max_rows(weights.inputs, M::BYTES, ROWS);
-    let mut sums = [[unsafe { S::splat(0.0) }; VECTORS]; ROWS];
+    let mut buffers = [[[unsafe { S::splat(0.0) }; VECTORS]; ROWS]; 2];
+    let [mut sums, mut spare] = buffers.each_mut();
+    let mut before = Finished {
+        weights,
+        epilogue,
+        sums: spare.as_ptr(),
+        bias: spare[0],
+        rows: 0,
+        column: 0,
+        to: Target::Halves(std::ptr::null_mut()),
+    };
     // Passes of equal size, because each reads all weights.
     let at_once = rows
         .div_ceil(rows.div_ceil(most).max(1))
@@ -95,12 +108,12 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                 let end = inputs.min(begin + piece);
                 for (panel, column) in (0..weights.outputs).step_by(columns).enumerate() {
                     let bias = weights.bias.as_ptr().add(column);
-                    let [left, right] = if end == inputs {
+                    let bias = if end == inputs {
                         [S::load(bias), S::load(bias.add(S::LANES))]
                     } else {
                         [S::splat(0.0); VECTORS]
                     };
-                    multiplier.load_panel(panel);
+                    multiplier.load_panel(panel, last - first, begin..end);
                     for row in (first..last).step_by(ROWS) {
                         let place = Place {
                             row: row - first,
@@ -108,48 +121,90 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                             panel,
                             inputs: begin..end,
                         };
-                        multiplier.tile(place, &mut sums);
-                        for (i, sums) in sums.iter().enumerate().take(ROWS.min(last - row)) {
-                            let sums = [S::add(sums[0], left), S::add(sums[1], right)];
-                            finish_row::<S>(weights, out, (row + i, column), sums, epilogue);
+                        multiplier.tile(place, sums, &before);
+                        let to = if weights.gated {
+                            column / VECTORS
+                        } else {
+                            column
+                        };
+                        before = Finished {
+                            sums: sums.as_ptr(),
+                            bias,
+                            rows: ROWS.min(last - row),
+                            column,
+                            to: out.target(row, to),
+                            ..before
+                        };
+                        if M::LEAVES_VECTORS {
+                            std::mem::swap(&mut sums, &mut spare);
+                        } else {
+                            before.use_rows(0..ROWS);
                         }
                     }
                 }
             }
         }
     }
+    if M::LEAVES_VECTORS {
+        unsafe { before.use_rows(0..ROWS) }
+    }
 }
 
-/// Finishes the sums of two vectors of columns of a row.
-#[inline(always)]
-unsafe fn finish_row<S: Simd>(
-    weights: &Weights,
-    out: &mut RowsMut<'_>,
-    (row, column): (usize, usize),
-    sums: [S::V; VECTORS],
+/// A tile whose sums are known, and what they are for.
+pub(super) struct Finished<'a, S: Simd> {
+    weights: &'a Weights,
     epilogue: Epilogue,
-) {
-    unsafe {
-        if weights.gated {
-            let value = S::mul(activation::silu::<S>(sums[0]), sums[1]);
-            let column = column / VECTORS;
-            if out.is_in_tiles() {
-                S::store_bf16(out.half(row, column), value);
+    sums: *const [S::V; VECTORS],
+    bias: [S::V; VECTORS],
+    rows: usize,
+    column: usize,
+    to: Target,
+}
+
+impl<S: Simd> Finished<'_, S> {
+    /// Uses the sums of some rows; those past the last are not there.
+    #[inline(always)]
+    pub(super) unsafe fn use_rows(&self, rows: Range<usize>) {
+        for i in rows.start..rows.end.min(self.rows) {
+            unsafe {
+                let [left, right] = *self.sums.add(i);
+                let sums = [S::add(left, self.bias[0]), S::add(right, self.bias[1])];
+                match self.to {
+                    Target::Values(first, width) => self.to_values(first.add(i * width), sums),
+                    Target::Halves(first) => self.to_halves(first.add(i * SIDE), sums),
+                }
+            }
+        }
+    }
+
+    /// Finishes the sums of two vectors of columns of a row of values.
+    #[inline(always)]
+    unsafe fn to_values(&self, to: *mut f32, sums: [S::V; VECTORS]) {
+        unsafe {
+            if self.weights.gated {
+                S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
             } else {
-                S::store(out.at(row).add(column), value);
+                let width = self.weights.outputs - self.column;
+                finish_columns::<S>(to, width, sums, self.epilogue);
             }
-        } else if out.is_in_tiles() {
-            for (v, sum) in sums.into_iter().enumerate() {
-                // Nothing is added to tiles.
-                let value = match epilogue {
-                    Epilogue::Gelu => activation::gelu::<S>(sum),
-                    _ => sum,
-                };
-                S::store_bf16(out.half(row, column + v * S::LANES), value);
+        }
+    }
+
+    /// The same of a row in tiles, to which nothing is added.
+    #[inline(always)]
+    unsafe fn to_halves(&self, to: *mut u16, sums: [S::V; VECTORS]) {
+        unsafe {
+            if self.weights.gated {
+                S::store_bf16(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
+            } else if self.epilogue == Epilogue::Gelu {
+                S::store_bf16_both(
+                    to,
+                    activation::gelu::<S>(sums[0]),
+                    activation::gelu::<S>(sums[1]),
+                );
+            } else {
+                S::store_bf16_both(to, sums[0], sums[1]);
             }
-        } else {
-            let to = out.at(row).add(column);
-            finish_columns::<S>(to, weights.outputs - column, sums, epilogue);
         }
     }
 }

@@ -5,13 +5,34 @@ use std::ops::Range;
 
 use super::VECTORS;
 use super::int8::{self, GROUP};
-use super::product::{Multiplier, Place, Sums};
+use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
 use crate::Rows;
-use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
+use crate::amx::{Block, HALVES, Operands, Reused, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
 
 /// The bytes of a step of 32 rows, or of 32 columns.
 const STEP_BYTES: usize = SIDE * STEP;
+/// The most steps of a panel that stay in a first-level cache of 48 KiB while all rows use them.
+const STEPS: usize = 20;
+/// The blocks of rows that are loaded at once.
+const BLOCKS: usize = ROWS_OF_TILES / SIDE;
+
+/// Sums of a panel's earlier pieces, for each block of rows.
+type Earlier = [MaybeUninit<Block<f32>>; BLOCKS];
+pub(super) const UNUSED: Earlier = [const { MaybeUninit::uninit() }; BLOCKS];
+
+/// Divides a range into so many parts of nearly equal length.
+fn shares(range: Range<usize>, count: usize) -> impl Iterator<Item = Range<usize>> {
+    let edge = move |part: usize| range.start + range.len() * part / count;
+    (0..count).map(move |part| edge(part)..edge(part + 1))
+}
+
+/// Divides steps or groups into as few pieces of at most so many as there can be. Returns the earlier ones, and the last.
+fn pieces(range: Range<usize>, most: usize) -> (impl Iterator<Item = Range<usize>>, Range<usize>) {
+    let count = range.len().div_ceil(most);
+    let last = range.start + range.len() * (count - 1) / count..range.end;
+    (shares(range, count).take(count - 1), last)
+}
 
 /// Returns the operands of some steps of a block of rows and a panel, which have `steps` in all. `rows` and `panels` are the first of all.
 fn operands(
@@ -30,6 +51,8 @@ fn operands(
         steps: range.len(),
         // Each block of rows prefetches another share of the next panel.
         ahead: right.wrapping_add(bytes + block * range.len() * 512),
+        // By all rows.
+        reused: Reused::Right,
     }
 }
 
@@ -43,11 +66,28 @@ pub(super) struct Halves<U> {
     pub(super) rows: *const u16,
     /// Inputs of a row, padded.
     pub(super) depth: usize,
+    pub(super) earlier: Earlier,
+}
+
+impl<U: TileUnit> Halves<U> {
+    /// Adds products of some steps to a block of rows.
+    #[inline(always)]
+    unsafe fn multiply(&self, row: usize, panel: usize, steps: Range<usize>) {
+        let (rows, panels) = (self.rows.cast(), self.panels.cast());
+        let operands = operands((rows, row), (panels, panel), self.depth / HALVES, steps);
+        unsafe { self.unit.bf16(operands) }
+    }
+}
+
+/// The steps of some inputs.
+fn steps(inputs: Range<usize>) -> Range<usize> {
+    inputs.start / HALVES..inputs.end.div_ceil(HALVES)
 }
 
 impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     const BYTES: usize = size_of::<u16>();
     const PIECE: usize = 2560;
+    const LEAVES_VECTORS: bool = true;
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
@@ -71,14 +111,34 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>) {
-        let Place {
-            row, panel, inputs, ..
-        } = place;
-        let steps = inputs.start / HALVES..inputs.end.div_ceil(HALVES);
-        let (rows, panels) = (self.rows.cast(), self.panels.cast());
-        let operands = operands((rows, row), (panels, panel), self.depth / HALVES, steps);
-        unsafe { self.unit.bf16(sums.as_mut_ptr().cast(), false, operands) }
+    unsafe fn load_panel(&mut self, panel: usize, rows: usize, inputs: Range<usize>) {
+        let steps = steps(inputs);
+        let (first, (earlier, _)) = (steps.start, pieces(steps, STEPS));
+        for piece in earlier {
+            for row in (0..rows).step_by(SIDE) {
+                let sums: *mut f32 = self.earlier[row / SIDE].as_mut_ptr().cast();
+                unsafe {
+                    self.unit.begin((piece.start > first).then_some(sums));
+                    self.multiply(row, panel, piece.clone());
+                    self.unit.end(sums);
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>, before: &Finished<'_, U::F>) {
+        let steps = steps(place.inputs);
+        let (first, (_, last)) = (steps.start, pieces(steps, STEPS));
+        let earlier = self.earlier[place.row / SIDE].as_ptr().cast();
+        unsafe {
+            self.unit.begin((last.start > first).then_some(earlier));
+            for (rows, step) in shares(0..SIDE, last.len()).zip(last) {
+                self.multiply(place.row, place.panel, step..step + 1);
+                before.use_rows(rows);
+            }
+            self.unit.end(sums.as_mut_ptr().cast());
+        }
     }
 }
 
@@ -91,10 +151,74 @@ pub(super) struct Bytes<'a, U> {
     /// `(rows, groups)`
     pub(super) scales: *mut f32,
     pub(super) inputs: usize,
+    pub(super) earlier: Earlier,
+}
+
+impl<U: TileUnit> Bytes<'_, U> {
+    /// Adds the products of some groups of a block of rows.
+    #[inline(always)]
+    unsafe fn multiply(
+        &self,
+        row: usize,
+        panel: usize,
+        range: Range<usize>,
+        sums: &mut Sums<U::F, SIDE>,
+        before: Option<&Finished<'_, U::F>>,
+    ) {
+        let mut integers = [const { MaybeUninit::<Block<i32>>::uninit() }; 2];
+        let [mut now, mut last] = integers
+            .each_mut()
+            .map(|block| block.as_mut_ptr().cast::<i32>());
+        let steps = self.inputs.div_ceil(STEP);
+        let (rows, panels) = (self.quantized.cast_const(), self.panels.weights().cast());
+        let rows_of = shares(0..SIDE, range.len());
+        unsafe {
+            for (group, share) in range.clone().zip(rows_of) {
+                let steps_of = group * GROUP / STEP..steps.min((group + 1) * GROUP / STEP);
+                self.unit.begin(None);
+                self.unit
+                    .int8(operands((rows, row), (panels, panel), steps, steps_of));
+                if group > range.start {
+                    self.scale(last, row, panel, group - 1, sums);
+                }
+                if let Some(before) = before {
+                    before.use_rows(share);
+                }
+                self.unit.end(now.cast());
+                std::mem::swap(&mut now, &mut last);
+            }
+            self.scale(last, row, panel, range.end - 1, sums);
+        }
+    }
+
+    /// Adds the sums of a group, times their scales.
+    #[inline(always)]
+    unsafe fn scale(
+        &self,
+        integers: *const i32,
+        row: usize,
+        panel: usize,
+        group: usize,
+        sums: &mut Sums<U::F, SIDE>,
+    ) {
+        let (groups, columns) = (self.inputs.div_ceil(GROUP), SIDE);
+        unsafe {
+            let weights = self.panels.scales().add((panel * groups + group) * columns);
+            let weights = [U::F::load(weights), U::F::load(weights.add(U::F::LANES))];
+            for (i, sums) in sums.iter_mut().enumerate() {
+                let own = U::F::splat(*self.scales.add((row + i) * groups + group));
+                for (v, (sum, weights)) in sums.iter_mut().zip(weights).enumerate() {
+                    let products = U::load_sums(integers.add(i * SIDE + v * U::F::LANES));
+                    *sum = U::F::mul_add(products, U::F::mul(own, weights), *sum);
+                }
+            }
+        }
+    }
 }
 
 impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
     const BYTES: usize = 1;
+    const LEAVES_VECTORS: bool = true;
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
@@ -123,29 +247,37 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>) {
-        let Place { row, panel, .. } = place;
-        let (groups, columns) = (self.inputs.div_ceil(GROUP), SIDE);
-        let steps = self.inputs.div_ceil(STEP);
-        *sums = [[unsafe { U::F::splat(0.0) }; VECTORS]; SIDE];
-        let mut integers = MaybeUninit::<Block<i32>>::uninit();
-        let integers: *mut i32 = integers.as_mut_ptr().cast();
-        for group in 0..groups {
-            let range = group * GROUP / STEP..steps.min((group + 1) * GROUP / STEP);
-            let (rows, panels) = (self.quantized.cast_const(), self.panels.weights().cast());
-            let operands = operands((rows, row), (panels, panel), steps, range);
-            unsafe {
-                self.unit.int8(integers, operands);
-                let weights = self.panels.scales().add((panel * groups + group) * columns);
-                let weights = [U::F::load(weights), U::F::load(weights.add(U::F::LANES))];
-                for (i, sums) in sums.iter_mut().enumerate() {
-                    let own = U::F::splat(*self.scales.add((row + i) * groups + group));
-                    for (v, (sum, weights)) in sums.iter_mut().zip(weights).enumerate() {
-                        let products = U::load_sums(integers.add(i * SIDE + v * U::F::LANES));
-                        *sum = U::F::mul_add(products, U::F::mul(own, weights), *sum);
+    unsafe fn load_panel(&mut self, panel: usize, rows: usize, _: Range<usize>) {
+        let (earlier, _) = pieces(0..self.inputs.div_ceil(GROUP), STEPS * STEP / GROUP);
+        for piece in earlier {
+            for row in (0..rows).step_by(SIDE) {
+                let sums = self.earlier[row / SIDE]
+                    .as_mut_ptr()
+                    .cast::<Sums<U::F, SIDE>>();
+                unsafe {
+                    if piece.start == 0 {
+                        *sums = [[U::F::splat(0.0); VECTORS]; SIDE];
                     }
+                    self.multiply(row, panel, piece.clone(), &mut *sums, None);
                 }
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn tile(&self, place: Place, sums: &mut Sums<U::F, SIDE>, before: &Finished<'_, U::F>) {
+        let Place { row, panel, .. } = place;
+        let (_, last) = pieces(0..self.inputs.div_ceil(GROUP), STEPS * STEP / GROUP);
+        unsafe {
+            *sums = if last.start == 0 {
+                [[U::F::splat(0.0); VECTORS]; SIDE]
+            } else {
+                self.earlier[row / SIDE]
+                    .as_ptr()
+                    .cast::<Sums<U::F, SIDE>>()
+                    .read()
+            };
+            self.multiply(row, panel, last, sums, Some(before));
         }
     }
 }
@@ -246,6 +378,7 @@ mod tests {
                 converted: converted.as_mut_ptr(),
                 rows: std::ptr::null(),
                 depth,
+                earlier: UNUSED,
             };
             let found = added(halves, &without_panels(inputs, &bias), &x);
             for (row, found) in x.chunks(inputs).zip(found.chunks(outputs)) {
@@ -288,6 +421,7 @@ mod tests {
                 converted: converted.as_mut_ptr(),
                 rows: std::ptr::null(),
                 depth,
+                earlier: UNUSED,
             };
             let weights = without_panels(inputs, &bias);
             unsafe { product::products(halves, &weights, normed, out, Epilogue::Gelu) }
@@ -338,6 +472,7 @@ mod tests {
                 quantized: quantized.as_mut_ptr(),
                 scales: scales.as_mut_ptr(),
                 inputs,
+                earlier: UNUSED,
             };
             let found = added(bytes, &without_panels(inputs, &bias), &x);
             assert!(found == added_by(Isa::Portable, Dtype::Int8, &weight, &bias, &x));

@@ -93,6 +93,9 @@ impl Simd for Avx512 {
         fn round(v: __m512) -> __m512 {
             _mm512_roundscale_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v)
         }
+        fn remainder(v: __m512) -> __m512 {
+            _mm512_reduce_ps::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v)
+        }
         fn lookup(table: &[f32; 8], index: __m512) -> __m512 {
             let table = _mm512_broadcast_f32x8(_mm256_loadu_ps(table.as_ptr()));
             _mm512_permutexvar_ps(_mm512_cvttps_epi32(index), table)
