@@ -86,6 +86,14 @@ pub(crate) trait Simd: Copy {
     unsafe fn abs(v: Self::V) -> Self::V;
     /// `magnitude` with the sign of `sign`.
     unsafe fn copy_sign(magnitude: Self::V, sign: Self::V) -> Self::V;
+    /// The value of at most this magnitude that is nearest; arbitrary for NaN.
+    #[inline(always)]
+    unsafe fn clamp(v: Self::V, most: f32) -> Self::V {
+        unsafe {
+            let (most, magnitude) = (Self::splat(most), Self::abs(v));
+            Self::select_greater(magnitude, most, Self::copy_sign(most, v), v)
+        }
+    }
     /// `a > b ? yes : no`, value by value.
     unsafe fn select_greater(a: Self::V, b: Self::V, yes: Self::V, no: Self::V) -> Self::V;
     /// Rounds to the nearest integer.

@@ -1,6 +1,7 @@
 //! Attention in bfloat16 by products of tiles: 32 queries at once.
 
 use std::f32::consts::LOG2_E;
+use std::ops::Range;
 
 use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
@@ -10,14 +11,14 @@ use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
 /// The keys of a block: their scores with 32 queries fill two thirds of a first-level cache.
-const KEYS: usize = 256;
+const KEYS: usize = 128;
 /// The sums of a block of rows and columns.
 const SUMS: usize = SIDE * SIDE;
 
-/// Returns the values of f32 for 32 queries with `dim` channels, their scores and mixes.
+/// Returns the values of f32 for twice 32 queries with `dim` channels, their scores, and mixes.
 pub(super) const fn room(dim: usize) -> usize {
     let wide = dim.next_multiple_of(SIDE);
-    SIDE * KEYS + SIDE * wide + SIDE * wide / 2
+    2 * SIDE * KEYS + SIDE * wide + SIDE * wide
 }
 
 /// Packed keys and values, and memory for 32 queries.
@@ -33,12 +34,25 @@ struct Head<'a, U> {
     keys: *mut f32,
     /// `(length/2, wide, 2)`
     values: *mut u16,
-    /// `(KEYS/32, 32, 32)`: scores, which weights of bfloat16 replace.
+    /// `(2, KEYS/32, 32, 32)`: scores, which weights of bfloat16 replace.
     scores: *mut f32,
     /// `(wide/32, 32, 32)`
     mixed: *mut f32,
-    /// `(wide/32, 32, 32)`
+    /// `(2, wide/32, 32, 32)`
     queries: *mut u16,
+}
+
+/// Up to 32 queries and a block of keys.
+#[derive(Clone, Copy)]
+struct Block {
+    first: usize,
+    count: usize,
+    /// The first key.
+    key: usize,
+    /// Each of 32 keys.
+    panels: usize,
+    queries: *mut u16,
+    scores: *mut f32,
 }
 
 /// See [`attention`](super::attention).
@@ -51,7 +65,7 @@ pub(super) unsafe fn attend<U: TileUnit>(
     let (qkv, dim) = (task.qkv, task.head.dim);
     let wide = dim.next_multiple_of(SIDE);
     let scores = scratch.block.as_mut_ptr();
-    let mixed = scores.wrapping_add(SIDE * KEYS);
+    let mixed = scores.wrapping_add(2 * SIDE * KEYS);
     let head = Head {
         unit: U::start(),
         qkv,
@@ -64,10 +78,9 @@ pub(super) unsafe fn attend<U: TileUnit>(
         mixed,
         queries: mixed.wrapping_add(SIDE * wide).cast(),
     };
-    unsafe { head.pack() };
-    for first in task.queries.clone().step_by(SIDE) {
-        let count = SIDE.min(task.queries.end - first);
-        unsafe { head.mix(first, count, out, first - task.queries.start) };
+    unsafe {
+        head.pack();
+        head.mix(&task.queries, out);
     }
 }
 
@@ -109,67 +122,146 @@ impl<U: TileUnit> Head<'_, U> {
         }
     }
 
-    /// Computes the mixes of `count` queries from `first` and writes them to rows of `out` from `to`.
+    /// Computes the mixes of queries and writes them to the rows of `out`.
     #[inline(always)]
-    unsafe fn mix(&self, first: usize, count: usize, out: &mut RowsMut<'_>, to: usize) {
-        let (length, wide) = (self.qkv.rows(), self.wide);
+    unsafe fn mix(&self, queries: &Range<usize>, out: &mut RowsMut<'_>) {
+        let blocks = self.qkv.rows().div_ceil(KEYS);
+        let count = queries.len().div_ceil(SIDE) * blocks;
         let mut largest = [NONE; SIDE];
-        let mut sums = [unsafe { U::F::splat(0.0) }; SIDE];
         unsafe {
-            self.load_queries(first, count);
-            for key in (0..length).step_by(KEYS) {
-                let panels = KEYS.min(length - key).div_ceil(SIDE);
-                for panel in 0..panels {
-                    let keys = self.keys.add((key + panel * SIDE) * wide / 2).cast();
-                    let operands = Operands {
-                        left: self.queries.cast(),
-                        left_step: SIDE * STEP,
-                        right: keys,
-                        right_row: 2 * STEP,
-                        steps: wide / HALVES,
-                        ahead: keys.wrapping_add(wide * STEP),
-                        reused: Reused::Left,
-                    };
-                    self.unit.begin(None);
-                    self.unit.bf16(operands);
-                    self.unit.end(self.scores.add(panel * SUMS));
+            let mut sums = [U::F::splat(0.0); SIDE];
+            let mut next = self.block(queries, 0, blocks);
+            self.load_queries(&next);
+            for panel in 0..next.panels {
+                self.score(&next, panel);
+            }
+            for turn in 0..count {
+                let block = next;
+                next = self.block(queries, turn + 1, blocks);
+                if turn + 1 == count {
+                    next.panels = 0;
+                } else if next.key == 0 {
+                    self.load_queries(&next);
                 }
-                if !(length - key).is_multiple_of(SIDE) && length - key < KEYS {
-                    let last = self.scores.add((panels - 1) * SUMS);
-                    add_floor::<U::F>(last, count, (length - key) % SIDE);
+                if block.key == 0 {
+                    largest = [NONE; SIDE];
                 }
-                let down = self.raise(count, panels, &mut largest);
-                for row in 0..count {
-                    let sum = self.soften(row, panels, largest[row]);
-                    if key == 0 {
-                        sums[row] = sum;
-                        continue;
+                let down = self.raise(&block, &mut largest);
+                let mut scored = 0;
+                for row in 0..SIDE {
+                    if row < block.count {
+                        let sum = self.soften(&block, row, largest[row]);
+                        sums[row] = self.lower(&block, row, down[row], sums[row], sum);
                     }
-                    let down = U::F::splat(down[row]);
-                    sums[row] = U::F::mul_add(sums[row], down, sum);
-                    for at in (0..wide).step_by(16) {
-                        let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
-                        U::F::store(mixed, U::F::mul(U::F::load(mixed), down));
+                    // Scores are computed by other units meanwhile.
+                    while scored < next.panels * (row + 1) / SIDE {
+                        self.score(&next, scored);
+                        scored += 1;
                     }
                 }
-                for channel in (0..wide).step_by(SIDE) {
-                    let values = self.values.add(key * wide + 2 * channel).cast();
-                    let operands = Operands {
-                        left: self.scores.cast(),
-                        left_step: SUMS * size_of::<f32>(),
-                        right: values,
-                        right_row: wide * 4,
-                        steps: panels,
-                        ahead: values,
-                        reused: Reused::Left,
-                    };
-                    let mixed = self.mixed.add(channel * SIDE);
-                    self.unit.begin((key > 0).then_some(mixed));
-                    self.unit.bf16(operands);
-                    self.unit.end(mixed);
+                self.add_values(&block);
+                if next.key == 0 || turn + 1 == count {
+                    self.store(&block, &sums, out, block.first - queries.start);
                 }
             }
-            for (row, &sum) in sums.iter().enumerate().take(count) {
+        }
+    }
+
+    /// Returns a block of queries and keys; all keys of the same queries follow each other, in so many blocks.
+    #[inline(always)]
+    fn block(&self, queries: &Range<usize>, number: usize, blocks: usize) -> Block {
+        let first = queries.start + number / blocks * SIDE;
+        let key = number % blocks * KEYS;
+        let place = number / blocks % 2 * SIDE * self.wide;
+        Block {
+            first,
+            count: SIDE.min(queries.end.saturating_sub(first)),
+            key,
+            panels: KEYS.min(self.qkv.rows() - key).div_ceil(SIDE),
+            queries: self.queries.wrapping_add(place),
+            scores: self.scores.wrapping_add(number % 2 * SIDE * KEYS),
+        }
+    }
+
+    /// Computes the scores of queries with 32 keys.
+    #[inline(always)]
+    unsafe fn score(&self, block: &Block, panel: usize) {
+        unsafe {
+            let first = block.key + panel * SIDE;
+            let keys = self.keys.add(first * self.wide / 2).cast();
+            let operands = Operands {
+                left: block.queries.cast(),
+                left_step: SIDE * STEP,
+                right: keys,
+                right_row: 2 * STEP,
+                steps: self.wide / HALVES,
+                ahead: keys.wrapping_add(self.wide * STEP),
+                reused: Reused::Left,
+            };
+            let scores = block.scores.add(panel * SUMS);
+            self.unit.begin(None);
+            self.unit.bf16(operands);
+            self.unit.end(scores);
+        }
+    }
+
+    /// Adds the sums of a row's weights to those before, and lowers these and their mixes to the scale of now.
+    #[inline(always)]
+    unsafe fn lower(
+        &self,
+        block: &Block,
+        row: usize,
+        down: f32,
+        before: <U::F as Simd>::V,
+        sum: <U::F as Simd>::V,
+    ) -> <U::F as Simd>::V {
+        if block.key == 0 {
+            return sum;
+        }
+        unsafe {
+            let down = U::F::splat(down);
+            for at in (0..self.wide).step_by(16) {
+                let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
+                U::F::store(mixed, U::F::mul(U::F::load(mixed), down));
+            }
+            U::F::mul_add(before, down, sum)
+        }
+    }
+
+    /// Adds the weighted values of a block to its mixes.
+    #[inline(always)]
+    unsafe fn add_values(&self, block: &Block) {
+        for channel in (0..self.wide).step_by(SIDE) {
+            unsafe {
+                let values = self.values.add(block.key * self.wide + 2 * channel).cast();
+                let operands = Operands {
+                    left: block.scores.cast(),
+                    left_step: SUMS * size_of::<f32>(),
+                    right: values,
+                    right_row: self.wide * 4,
+                    steps: block.panels,
+                    ahead: values,
+                    reused: Reused::Left,
+                };
+                let mixed = self.mixed.add(channel * SIDE);
+                self.unit.begin((block.key > 0).then_some(mixed));
+                self.unit.bf16(operands);
+                self.unit.end(mixed);
+            }
+        }
+    }
+
+    /// Stores mixes, divided by the sums of their weights, to rows from `to`.
+    #[inline(always)]
+    unsafe fn store(
+        &self,
+        block: &Block,
+        sums: &[<U::F as Simd>::V; SIDE],
+        out: &mut RowsMut<'_>,
+        to: usize,
+    ) {
+        unsafe {
+            for (row, &sum) in sums.iter().enumerate().take(block.count) {
                 let share = U::F::splat(1.0 / U::F::sum(sum));
                 let to = to + row;
                 for at in (0..self.dim).step_by(16) {
@@ -192,17 +284,17 @@ impl<U: TileUnit> Head<'_, U> {
         }
     }
 
-    /// Loads `count` queries from `first`, scaled for scores that are exponents of 2.
+    /// Loads the queries of a block, scaled for scores that are exponents of 2.
     #[inline(always)]
-    unsafe fn load_queries(&self, first: usize, count: usize) {
+    unsafe fn load_queries(&self, block: &Block) {
         unsafe {
             let scale = U::F::splat(LOG2_E / (self.dim as f32).sqrt());
-            for i in 0..count {
-                let row = first + i;
+            for i in 0..block.count {
+                let row = block.first + i;
                 for at in (0..self.wide).step_by(HALVES) {
                     let low = U::F::mul(self.load(row, self.channel, at), scale);
                     let high = U::F::mul(self.load(row, self.channel, at + 16), scale);
-                    U::F::store_bf16_both(self.queries.add(at * SIDE + i * HALVES), low, high);
+                    U::F::store_bf16_both(block.queries.add(at * SIDE + i * HALVES), low, high);
                 }
                 // The next head, which is the neighbour of this one, is not yet in a cache.
                 let (hidden, query) = (self.qkv.width() / 3, self.qkv.at(row).add(self.channel));
@@ -215,13 +307,20 @@ impl<U: TileUnit> Head<'_, U> {
         }
     }
 
-    /// Raises the largest score of each row to that of these panels. Returns the factors of weights relative to those before.
+    /// Raises the largest score of each row to that of a block. Returns the factors of weights relative to those before.
     #[inline(always)]
-    unsafe fn raise(&self, count: usize, panels: usize, largest: &mut [f32; SIDE]) -> [f32; SIDE] {
+    unsafe fn raise(&self, block: &Block, largest: &mut [f32; SIDE]) -> [f32; SIDE] {
+        let &Block { count, panels, .. } = block;
         let mut down = *largest;
         unsafe {
+            // Keys past the end.
+            let there = self.qkv.rows() - block.key;
+            if there < panels * SIDE {
+                let last = block.scores.add((panels - 1) * SUMS);
+                add_floor::<U::F>(last, count, there % SIDE);
+            }
             for (row, largest) in largest.iter_mut().enumerate().take(count) {
-                let scores = self.scores.add(row * SIDE);
+                let scores = block.scores.add(row * SIDE);
                 let mut most = [U::F::splat(*largest); 2];
                 for panel in 0..panels {
                     let scores = scores.add(panel * SUMS);
@@ -241,13 +340,13 @@ impl<U: TileUnit> Head<'_, U> {
 
     /// Replaces the scores of a row by softmax weights relative to the largest. Returns their sum in lanes.
     #[inline(always)]
-    unsafe fn soften(&self, row: usize, panels: usize, largest: f32) -> <U::F as Simd>::V {
+    unsafe fn soften(&self, block: &Block, row: usize, largest: f32) -> <U::F as Simd>::V {
         unsafe {
             let largest = U::F::splat(largest);
             let weight = |score| exp2::<U::F>(U::F::sub(U::F::load(score), largest), COARSE);
             let mut sums = [U::F::splat(0.0); 2];
-            for panel in 0..panels {
-                let scores = self.scores.add(panel * SUMS);
+            for panel in 0..block.panels {
+                let scores = block.scores.add(panel * SUMS);
                 let low = weight(scores.add(row * SIDE));
                 let high = weight(scores.add(row * SIDE + 16));
                 sums = [U::F::add(sums[0], low), U::F::add(sums[1], high)];

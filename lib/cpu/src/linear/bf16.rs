@@ -89,13 +89,14 @@ unsafe fn multiply(
     let converted = converted.as_mut_ptr();
     unsafe {
         if weights.isa == Isa::Amx {
+            let mut earlier = UNUSED;
             let halves = Halves {
                 unit: Amx::start(),
                 panels,
                 converted,
                 rows: std::ptr::null(),
                 depth,
-                earlier: UNUSED,
+                earlier: &raw mut earlier,
             };
             products::<Avx512, _, SIDE>(halves, weights, x, out, epilogue);
         } else {
@@ -137,7 +138,8 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS> for R
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
+    unsafe fn tile(&self, place: Place, sums: *mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
+        let sums = unsafe { &mut *sums };
         let Place { row, panel, .. } = place;
         let (columns, stride) = (VECTORS * D::F::LANES, self.depth * D::BYTES);
         unsafe {

@@ -90,7 +90,8 @@ impl<S: Simd, const ROWS: usize> Multiplier<S, ROWS> for InF32<'_> {
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>, _: &Finished<'_, S>) {
+    unsafe fn tile(&self, place: Place, sums: *mut Sums<S, ROWS>, _: &Finished<'_, S>) {
+        let sums = unsafe { &mut *sums };
         let Place { row, rows, .. } = place;
         let (columns, width) = (VECTORS * S::LANES, self.width);
         let ahead = match row / ROWS {

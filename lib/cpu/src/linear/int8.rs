@@ -312,7 +312,6 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
         quantized: job.quantized.inputs.as_mut_ptr(),
         scales: job.quantized.scales.as_mut_ptr(),
         inputs: job.weights.inputs,
-        earlier: super::tiles::UNUSED,
     };
     unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
 }
@@ -390,7 +389,8 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS>
     }
 
     #[inline(always)]
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
+    unsafe fn tile(&self, place: Place, sums: *mut Sums<D::F, ROWS>, _: &Finished<'_, D::F>) {
+        let sums = unsafe { &mut *sums };
         let Place { row, panel, .. } = place;
         let (lanes, columns) = (D::F::LANES, VECTORS * D::F::LANES);
         let groups = self.groups();

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
+use crate::exp::{COARSE, FINE};
 use crate::rows::Target;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
@@ -19,7 +20,7 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// The most inputs of a product that is added to the output: more are added piece by piece, so that they stay in a core's cache.
     const PIECE: usize = usize::MAX;
 
-    /// Whether [`tile`](Self::tile) leaves the units idle that finish sums, so that the tile before is finished meanwhile.
+    /// Whether [`tile`](Self::tile) leaves the units idle that finish sums, so that it finishes the tile before meanwhile.
     const LEAVES_VECTORS: bool = false;
 
     /// Loads rows of `x`, converted for the product.
@@ -31,8 +32,8 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
 
     /// Replaces the sums by the products of some inputs of a loaded panel with loaded rows. Sums of rows beyond the
     /// last are not used; converted rows have memory for whole tiles. If it [leaves vectors](Self::LEAVES_VECTORS), uses all rows of the
-    /// tile before.
-    unsafe fn tile(&self, place: Place, sums: &mut Sums<S, ROWS>, before: &Finished<'_, S>);
+    /// tile before, whose sums these are until then.
+    unsafe fn tile(&self, place: Place, sums: *mut Sums<S, ROWS>, before: &Finished<'_, S>);
 }
 
 /// A tile of a product.
@@ -85,13 +86,15 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
         _ => inputs,
     };
     let most = max_rows(weights.inputs, M::BYTES, ROWS);
-    let mut buffers = [[[unsafe { S::splat(0.0) }; VECTORS]; ROWS]; 2];
-    let [mut sums, mut spare] = buffers.each_mut();
+    let mut sums = [[unsafe { S::splat(0.0) }; VECTORS]; ROWS];
+    let bias = sums[0];
+    // One buffer for all tiles takes the least room in the first-level cache.
+    let sums = &raw mut sums;
     let mut before = Finished {
         weights,
         epilogue,
-        sums: spare.as_ptr(),
-        bias: spare[0],
+        sums: sums.cast(),
+        bias,
         rows: 0,
         column: 0,
         to: Target::Halves(std::ptr::null_mut()),
@@ -128,16 +131,13 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                             column
                         };
                         before = Finished {
-                            sums: sums.as_ptr(),
                             bias,
                             rows: ROWS.min(last - row),
                             column,
                             to: out.target(row, to),
                             ..before
                         };
-                        if M::LEAVES_VECTORS {
-                            std::mem::swap(&mut sums, &mut spare);
-                        } else {
+                        if !M::LEAVES_VECTORS {
                             before.use_rows(0..ROWS);
                         }
                     }
@@ -182,7 +182,7 @@ impl<S: Simd> Finished<'_, S> {
     unsafe fn to_values(&self, to: *mut f32, sums: [S::V; VECTORS]) {
         unsafe {
             if self.weights.gated {
-                S::store(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
+                S::store(to, S::mul(activation::silu::<S>(sums[0], FINE), sums[1]));
             } else {
                 let width = self.weights.outputs - self.column;
                 finish_columns::<S>(to, width, sums, self.epilogue);
@@ -190,17 +190,17 @@ impl<S: Simd> Finished<'_, S> {
         }
     }
 
-    /// The same of a row in tiles, to which nothing is added.
+    /// The same of a row in tiles, to which nothing is added. Activations are as exact as the rounding.
     #[inline(always)]
     unsafe fn to_halves(&self, to: *mut u16, sums: [S::V; VECTORS]) {
         unsafe {
             if self.weights.gated {
-                S::store_bf16(to, S::mul(activation::silu::<S>(sums[0]), sums[1]));
+                S::store_bf16(to, S::mul(activation::silu::<S>(sums[0], COARSE), sums[1]));
             } else if self.epilogue == Epilogue::Gelu {
                 S::store_bf16_both(
                     to,
-                    activation::gelu::<S>(sums[0]),
-                    activation::gelu::<S>(sums[1]),
+                    activation::coarse_gelu::<S>(sums[0]),
+                    activation::coarse_gelu::<S>(sums[1]),
                 );
             } else {
                 S::store_bf16_both(to, sums[0], sums[1]);

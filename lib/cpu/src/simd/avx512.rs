@@ -87,6 +87,10 @@ impl Simd for Avx512 {
             );
             _mm512_castsi512_ps(bits)
         }
+        fn clamp(v: __m512, most: f32) -> __m512 {
+            // The lesser magnitude, with the sign of the first.
+            _mm512_range_ps::<0b0010>(v, _mm512_set1_ps(most))
+        }
         fn select_greater(a: __m512, b: __m512, yes: __m512, no: __m512) -> __m512 {
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), no, yes)
         }
