@@ -51,14 +51,14 @@ pub(crate) unsafe fn coarse_gelu<S: Simd>(x: S::V) -> S::V {
     const END: f32 = 4.16;
     /// `(Φ(x) - 1/2)/x`: coefficients of powers of x². Their largest error in `x·Φ(x)` is the least of those that give 1/2 at the end.
     const COEFFICIENTS: [f32; 8] = [
-        0.398_492_515,
-        -0.065_572_030_8,
-        0.009_322_301_48,
-        -9.568_342_36e-4,
-        6.772_845_52e-5,
-        -3.099_782_36e-6,
-        8.176_121_47e-8,
-        -9.376_083_24e-10,
+        0.398_492_52,
+        -0.065_572_03,
+        0.009_322_301_5,
+        -9.568_342_4e-4,
+        6.772_845_5e-5,
+        -3.099_782_4e-6,
+        8.176_121_5e-8,
+        -9.376_083e-10,
     ];
     unsafe {
         let near = S::clamp(x, END);

@@ -230,10 +230,10 @@ mod unit {
         unsafe fn bf16(&self, operands: Operands) {
             match operands.reused {
                 Reused::Left => unsafe {
-                    block!("tdpbf16ps", "tileloadd", "tileloaddt1", operands)
+                    block!("tdpbf16ps", "tileloadd", "tileloaddt1", operands);
                 },
                 Reused::Right => unsafe {
-                    block!("tdpbf16ps", "tileloaddt1", "tileloadd", operands)
+                    block!("tdpbf16ps", "tileloaddt1", "tileloadd", operands);
                 },
             }
         }

@@ -62,6 +62,8 @@ struct ThreadScratch {
 
 /// The most rows that pass through the dense layers together, so that intermediate values stay in the cache.
 const BLOCK: usize = 192;
+/// The same by tiles of 32, where weights and intermediate values share two MiB.
+const BLOCK_OF_TILES: usize = 128;
 /// The least rows of a block by tiles of 32, if there are enough for each thread.
 const LEAST_BLOCK: usize = 96;
 /// The least work items for each thread; with fewer, blocks and heads are made smaller.
@@ -75,9 +77,13 @@ const HEADS: usize = 5;
 fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(tile);
     // A block reads all weights, which takes longer than a product of few rows by tiles of 32.
-    let least = if tile == SIDE { LEAST_BLOCK / tile } else { 1 };
+    let (least, most) = if tile == SIDE {
+        (LEAST_BLOCK / tile, BLOCK_OF_TILES / tile)
+    } else {
+        (1, BLOCK / tile)
+    };
     let pieces = (tiles / (threads * least)).clamp(1, PIECES);
-    let needed = tiles.div_ceil(BLOCK / tile).max(threads * pieces);
+    let needed = tiles.div_ceil(most).max(threads * pieces);
     let count = needed.next_multiple_of(threads).min(tiles);
     let edge = |block: usize| (tiles * block / count * tile).min(tokens);
     (0..count)

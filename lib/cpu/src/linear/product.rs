@@ -53,7 +53,7 @@ const INPUT_SHARE: (usize, usize) = (7, 16);
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
 /// Rows that are loaded at once for products by tiles of AMX, which take less time than reading the weights.
-pub(super) const ROWS_OF_TILES: usize = 192;
+pub(super) const ROWS_OF_TILES: usize = 128;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
