@@ -10,7 +10,7 @@ use crate::exp::{COARSE, FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
 
-/// The keys of a block: their scores with 32 queries fill two thirds of a first-level cache.
+/// The keys of a block: two blocks of scores with 32 queries fill two thirds of a first-level cache.
 const KEYS: usize = 128;
 /// The sums of a block of rows and columns.
 const SUMS: usize = SIDE * SIDE;
@@ -53,6 +53,27 @@ struct Block {
     panels: usize,
     queries: *mut u16,
     scores: *mut f32,
+}
+
+impl Block {
+    /// Replaces the scores of a row by softmax weights relative to the largest. Returns their sum in lanes.
+    #[inline(always)]
+    unsafe fn soften<S: Simd>(&self, row: usize, largest: f32) -> S::V {
+        unsafe {
+            let largest = S::splat(largest);
+            let weight = |score| exp2::<S>(S::sub(S::load(score), largest), COARSE);
+            let mut sums = [S::splat(0.0); 2];
+            for panel in 0..self.panels {
+                let scores = self.scores.add(panel * SUMS);
+                let low = weight(scores.add(row * SIDE));
+                let high = weight(scores.add(row * SIDE + 16));
+                sums = [S::add(sums[0], low), S::add(sums[1], high)];
+                // A row of weights takes half of the memory: that of scores that are done.
+                S::store_bf16_both(scores.cast::<u16>().add(row * HALVES), low, high);
+            }
+            S::add(sums[0], sums[1])
+        }
+    }
 }
 
 /// See [`attention`](super::attention).
@@ -150,7 +171,7 @@ impl<U: TileUnit> Head<'_, U> {
                 let mut scored = 0;
                 for row in 0..SIDE {
                     if row < block.count {
-                        let sum = self.soften(&block, row, largest[row]);
+                        let sum = block.soften::<U::F>(row, largest[row]);
                         sums[row] = self.lower(&block, row, down[row], sums[row], sum);
                     }
                     // Scores are computed by other units meanwhile.
@@ -336,25 +357,6 @@ impl<U: TileUnit> Head<'_, U> {
             }
         }
         down
-    }
-
-    /// Replaces the scores of a row by softmax weights relative to the largest. Returns their sum in lanes.
-    #[inline(always)]
-    unsafe fn soften(&self, block: &Block, row: usize, largest: f32) -> <U::F as Simd>::V {
-        unsafe {
-            let largest = U::F::splat(largest);
-            let weight = |score| exp2::<U::F>(U::F::sub(U::F::load(score), largest), COARSE);
-            let mut sums = [U::F::splat(0.0); 2];
-            for panel in 0..block.panels {
-                let scores = block.scores.add(panel * SUMS);
-                let low = weight(scores.add(row * SIDE));
-                let high = weight(scores.add(row * SIDE + 16));
-                sums = [U::F::add(sums[0], low), U::F::add(sums[1], high)];
-                // A row of weights takes half of the memory: that of scores that are done.
-                U::F::store_bf16_both(scores.cast::<u16>().add(row * HALVES), low, high);
-            }
-            U::F::add(sums[0], sums[1])
-        }
     }
 }
 
