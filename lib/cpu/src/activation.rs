@@ -2,7 +2,7 @@
 
 use std::f32::consts::LOG2_E;
 
-use crate::exp::exp2;
+use crate::exp::{exp2, polynomial};
 use crate::simd::Simd;
 
 /// `x·Φ(x)`, where Φ is the normal distribution function: `x/2·(1 + erf(x/√2))`. The error is at most 1e-7·|x|.
@@ -62,12 +62,7 @@ pub(crate) unsafe fn coarse_gelu<S: Simd>(x: S::V) -> S::V {
     ];
     unsafe {
         let near = S::clamp(x, END);
-        let square = S::mul(near, near);
-        let [others @ .., last] = &COEFFICIENTS;
-        let mut p = S::splat(*last);
-        for &c in others.iter().rev() {
-            p = S::mul_add(p, square, S::splat(c));
-        }
+        let p = polynomial::<S>(&COEFFICIENTS, S::mul(near, near));
         S::mul(x, S::mul_add(near, p, S::splat(0.5)))
     }
 }

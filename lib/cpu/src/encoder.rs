@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::amx::SIDE;
 use crate::attention::{AttentionHead, Scratch, attention};
+use crate::linear::ROWS_OF_TILES;
 use crate::rows;
 use crate::team::{Barrier, PoisonGuard, WorkQueue};
 use crate::{
@@ -60,10 +61,9 @@ struct ThreadScratch {
     attention: Scratch,
 }
 
-/// The most rows that pass through the dense layers together, so that intermediate values stay in the cache.
+/// The most rows that pass through the dense layers together, so that intermediate values stay in the cache; by tiles of 32 it is
+/// [`ROWS_OF_TILES`].
 const BLOCK: usize = 192;
-/// The same by tiles of 32, where weights and intermediate values share two MiB.
-const BLOCK_OF_TILES: usize = 128;
 /// The least rows of a block by tiles of 32, if there are enough for each thread.
 const LEAST_BLOCK: usize = 96;
 /// The least work items for each thread; with fewer, blocks and heads are made smaller.
@@ -78,7 +78,7 @@ fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(tile);
     // A block reads all weights, which takes longer than a product of few rows by tiles of 32.
     let (least, most) = if tile == SIDE {
-        (LEAST_BLOCK / tile, BLOCK_OF_TILES / tile)
+        (LEAST_BLOCK / tile, ROWS_OF_TILES / tile)
     } else {
         (1, BLOCK / tile)
     };

@@ -27,11 +27,20 @@ pub(crate) unsafe fn exp2<S: Simd>(x: S::V, coefficients: &[f32]) -> S::V {
         let x = S::max(S::splat(-126.0), x);
         let r = S::remainder(x);
         let n = S::sub(x, r);
-        let (last, others) = coefficients.split_last().expect("there are some");
-        let mut p = S::splat(*last);
-        for &c in others.iter().rev() {
-            p = S::mul_add(p, r, S::splat(c));
-        }
+        let p = polynomial::<S>(coefficients, r);
         S::scale(S::mul_add(p, r, S::splat(1.0)), n)
+    }
+}
+
+/// The sum of coefficients times powers of `x`, from the 0th.
+#[inline(always)]
+pub(crate) unsafe fn polynomial<S: Simd>(coefficients: &[f32], x: S::V) -> S::V {
+    let (last, others) = coefficients.split_last().expect("there are some");
+    unsafe {
+        let mut sum = S::splat(*last);
+        for &c in others.iter().rev() {
+            sum = S::mul_add(sum, x, S::splat(c));
+        }
+        sum
     }
 }

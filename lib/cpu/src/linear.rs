@@ -17,6 +17,7 @@ use f32::Source;
 use product::products;
 
 pub use pack::{Panel, widen};
+pub(crate) use product::ROWS_OF_TILES;
 
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;

@@ -10,7 +10,7 @@ use crate::simd::Simd;
 use crate::tile::dot::tile;
 use crate::{Isa, Rows, RowsMut};
 
-/// Returns the rows of a place.
+/// Returns the rows of a tile.
 pub(super) fn tile_rows(isa: Isa) -> usize {
     match isa {
         Isa::Amx => SIDE,

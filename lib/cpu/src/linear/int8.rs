@@ -85,7 +85,7 @@ pub(super) struct Form {
     /// Bytes of a widened weight; none if weights are not widened.
     wide_bytes: usize,
     zero_point: i32,
-    /// The rows of a place.
+    /// The rows of a tile.
     rows: usize,
 }
 

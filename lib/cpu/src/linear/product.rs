@@ -19,7 +19,6 @@ pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     const BYTES: usize;
     /// The most inputs of a product that is added to the output: more are added piece by piece, so that they stay in a core's cache.
     const PIECE: usize = usize::MAX;
-
     /// Whether [`tile`](Self::tile) leaves the units idle that finish sums, so that it finishes the tile before meanwhile.
     const LEAVES_VECTORS: bool = false;
 
@@ -52,8 +51,9 @@ const INPUT_SHARE: (usize, usize) = (7, 16);
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
-/// Rows that are loaded at once for products by tiles of AMX, which take less time than reading the weights.
-pub(super) const ROWS_OF_TILES: usize = 128;
+/// Rows that are loaded at once, and pass through the dense layers together, for products by tiles of AMX: these take less time than
+/// reading the weights, which share the second-level cache with what is between layers.
+pub(crate) const ROWS_OF_TILES: usize = 128;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {

@@ -27,9 +27,9 @@ fn shares(range: Range<usize>, count: usize) -> impl Iterator<Item = Range<usize
     (0..count).map(move |part| edge(part)..edge(part + 1))
 }
 
-/// Divides steps or groups into as few pieces of at most so many as there can be. Returns the earlier ones, and the last.
-fn pieces(range: Range<usize>, most: usize) -> (impl Iterator<Item = Range<usize>>, Range<usize>) {
-    let count = range.len().div_ceil(most);
+/// Divides steps into as few pieces as stay in a cache. Returns the earlier ones, and the last.
+fn pieces(range: Range<usize>) -> (impl Iterator<Item = Range<usize>>, Range<usize>) {
+    let count = range.len().div_ceil(STEPS);
     let last = range.start + range.len() * (count - 1) / count..range.end;
     (shares(range, count).take(count - 1), last)
 }
@@ -113,7 +113,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     #[inline(always)]
     unsafe fn load_panel(&mut self, panel: usize, rows: usize, inputs: Range<usize>) {
         let steps = steps(inputs);
-        let (first, (earlier, _)) = (steps.start, pieces(steps, STEPS));
+        let (first, (earlier, _)) = (steps.start, pieces(steps));
         for piece in earlier {
             for row in (0..rows).step_by(SIDE) {
                 let sums = self.earlier.cast::<f32>().wrapping_add(row * SIDE);
@@ -130,7 +130,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     #[inline(always)]
     unsafe fn tile(&self, place: Place, sums: *mut Sums<U::F, SIDE>, before: &Finished<'_, U::F>) {
         let steps = steps(place.inputs);
-        let (first, (_, last)) = (steps.start, pieces(steps, STEPS));
+        let (first, (_, last)) = (steps.start, pieces(steps));
         let earlier = self.earlier.cast::<f32>().wrapping_add(place.row * SIDE);
         unsafe {
             self.unit
