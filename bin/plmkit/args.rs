@@ -1,16 +1,11 @@
-//! The command line.
+//! The options of a run.
 
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Arg, Parser, Subcommand, ValueEnum};
-use plmkit_cli::{Common, Program, file};
+use clap::{Parser, ValueEnum};
+use plmkit_cli::{Common, file};
 use plmkit_sequence::ShardLimit;
-
-use crate::hints;
-use crate::page::ReportArgs;
-use crate::search::SearchArgs;
-use crate::variants::VariantsArgs;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
@@ -171,102 +166,6 @@ pub(crate) enum Stage {
     Embed,
     /// Validate all samples, and write the summary
     Finish,
-}
-
-// What plmkit is asked to do. A command line without a subcommand is a run, which the help describes.
-#[derive(Debug, Parser)]
-#[command(
-    args_conflicts_with_subcommands = true,
-    subcommand_negates_reqs = true,
-    disable_help_subcommand = true
-)]
-pub(crate) struct CommandLine {
-    #[command(subcommand)]
-    pub(crate) other: Option<Other>,
-
-    #[command(flatten)]
-    pub(crate) run: Option<Args>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Other {
-    /// Estimate a run before it: seconds on this machine, and bytes of embeddings
-    ///
-    /// Takes the command line of the run, with or without --out, reads the FASTA as the run would cut it, and writes no results. Equal
-    /// and known sequences count (--dedup, --known), and all positions (--scores-positions). The time is that of embedding, without
-    /// loading the model and validation. The rate of the CPU is measured for half a second in each type that it computes, on a layer of
-    /// the model's width with random weights and sequences of the average length; that of a GPU is 40 % of its peak. A published model
-    /// need not be fetched. Bytes are those before compression.
-    #[command(mut_args(without_runs))]
-    Estimate {
-        #[command(flatten)]
-        args: Box<Args>,
-
-        /// Write the estimate as JSON; - is standard output
-        #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-        report: Option<PathBuf>,
-    },
-    /// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
-    ///
-    /// Verifies all files, and uses no network if they are there. See --download of gpu-embed.
-    #[command(mut_args(without_runs))]
-    Fetch {
-        /// Id of the Hugging Face Hub: ORGANISATION/NAME or ORGANISATION/NAME@REVISION
-        #[arg(value_name = "MODEL")]
-        model: String,
-
-        #[command(flatten)]
-        common: Common,
-    },
-    Search(Box<SearchArgs>),
-    Variants(Box<VariantsArgs>),
-    Report(ReportArgs),
-}
-
-/// Hides an option that a run needs and no other command.
-fn without_runs(option: Arg) -> Arg {
-    match option.get_id().as_str() {
-        "out" => option.hide(true).required(false).default_value("."),
-        "allow_empty"
-        | "download"
-        | "force"
-        | "generate"
-        | "pack_batches"
-        | "stage"
-        | "task"
-        | "validate_embeddings" => option.hide(true),
-        _ => option,
-    }
-}
-
-impl Program for CommandLine {
-    const NAME: &'static str = "plmkit";
-    const QUIET: &'static [&'static str] = &[
-        "plmkit_programs::pack_batches",
-        "plmkit_programs::monitor_log",
-        "plmkit_programs::validate_embeddings",
-        "plmkit_telemetry",
-    ];
-
-    fn common(&self) -> &Common {
-        match (&self.other, &self.run) {
-            (Some(Other::Estimate { args, .. }), _) => &args.common,
-            (Some(Other::Fetch { common, .. }), _) => common,
-            (Some(Other::Search(search)), _) => &search.common,
-            (Some(Other::Variants(variants)), _) => &variants.common,
-            (Some(Other::Report(report)), _) => &report.common,
-            (None, Some(args)) => &args.common,
-            (None, None) => unreachable!("a run has inputs"),
-        }
-    }
-
-    fn owner_of_option(option: &str) -> Option<String> {
-        hints::owner_of_option(option)
-    }
-
-    fn spelled(message: &str) -> String {
-        hints::spelled(message)
-    }
 }
 
 /// Parses an input: `-`, or a file.

@@ -2,6 +2,7 @@
 
 mod args;
 mod check;
+mod command_line;
 mod computer;
 mod estimate;
 mod fasta;
@@ -26,7 +27,7 @@ mod versions;
 
 use std::process::ExitCode;
 
-use args::{CommandLine, Other};
+use command_line::{CommandLine, Other};
 use plmkit_cli::Fault;
 
 fn main() -> ExitCode {

@@ -5,6 +5,7 @@ mod f32;
 mod int8;
 mod pack;
 mod product;
+mod quantized;
 mod tiles;
 
 use crate::aligned::{Aligned, OutOfMemory};
@@ -42,7 +43,7 @@ enum Panels {
     F32(Aligned),
     /// `(in/2, columns, 2)` each, bfloat16; `(in/4, columns, 4)` for matrix products of NEON.
     Bf16(Aligned<u16>),
-    Int8(int8::Panels),
+    Int8(quantized::Panels),
 }
 
 /// What a product does with `x·Wᵀ + b`.
@@ -109,7 +110,7 @@ impl Weights {
             panels: match dtype {
                 Dtype::F32 => Panels::F32(Aligned::zeros(padded * inputs)?),
                 Dtype::Bf16 => Panels::Bf16(Aligned::zeros(padded * bf16::padded(inputs))?),
-                Dtype::Int8 => Panels::Int8(int8::Panels::zeros(isa, padded, inputs)?),
+                Dtype::Int8 => Panels::Int8(quantized::Panels::zeros(isa, padded, inputs)?),
                 Dtype::F16 | Dtype::Fp8 => panic!("no CPU kernel multiplies {dtype}"),
             },
             bias: padded_bias,

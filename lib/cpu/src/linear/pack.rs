@@ -2,14 +2,14 @@
 
 use std::ops::Range;
 
-use super::int8::Form;
-use super::{VECTORS, Weights, bf16, columns, int8, row_at};
+use super::quantized::{self, Form, GROUP};
+use super::{VECTORS, Weights, bf16, columns, row_at};
 use crate::dispatch::dispatch;
 use crate::simd::Simd;
 use crate::{Dtype, Isa};
 
 /// The values of a row that are packed at once: a group of 8-bit integers.
-pub(super) const BLOCK: usize = int8::GROUP;
+pub(super) const BLOCK: usize = GROUP;
 
 /// Converts stored little-endian values of a float type to f32, which is exact.
 ///
@@ -75,7 +75,7 @@ pub struct Panel<'a> {
 pub(super) enum PanelBuffer<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [u16]),
-    Int8(int8::PanelBuffer<'a>),
+    Int8(quantized::PanelBuffer<'a>),
 }
 
 impl Weights {

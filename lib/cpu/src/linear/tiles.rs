@@ -4,8 +4,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::VECTORS;
-use super::int8::{self, GROUP};
 use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
+use super::quantized::{self, GROUP, quantize};
 use crate::Rows;
 use crate::amx::{Block, HALVES, Operands, Reused, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
@@ -36,8 +36,10 @@ fn pieces(range: Range<usize>) -> (impl Iterator<Item = Range<usize>>, Range<usi
 
 /// Returns the operands of some steps of a block of rows and a panel, which have `steps` in all. `rows` and `panels` are the first of all.
 fn operands(
-    (rows, row): (*const u8, usize),
-    (panels, panel): (*const u8, usize),
+    rows: *const u8,
+    row: usize,
+    panels: *const u8,
+    panel: usize,
     steps: usize,
     range: Range<usize>,
 ) -> Operands {
@@ -74,7 +76,7 @@ impl<U: TileUnit> Halves<U> {
     #[inline(always)]
     unsafe fn multiply(&self, row: usize, panel: usize, steps: Range<usize>) {
         let (rows, panels) = (self.rows.cast(), self.panels.cast());
-        let operands = operands((rows, row), (panels, panel), self.depth / HALVES, steps);
+        let operands = operands(rows, row, panels, panel, self.depth / HALVES, steps);
         unsafe { self.unit.bf16(operands) }
     }
 }
@@ -147,7 +149,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
 /// Multiplies panels of 8-bit integers by rows of them.
 pub(super) struct Bytes<'a, U> {
     pub(super) unit: U,
-    pub(super) panels: &'a int8::Panels,
+    pub(super) panels: &'a quantized::Panels,
     /// `(rows/32, depth/64, 32, 64)`
     pub(super) quantized: *mut u8,
     /// `(rows, groups)`
@@ -161,7 +163,9 @@ impl<U: TileUnit> Bytes<'_, U> {
     unsafe fn scale(
         &self,
         integers: *const i32,
-        (row, panel, group): (usize, usize, usize),
+        row: usize,
+        panel: usize,
+        group: usize,
         earlier: *const Sums<U::F, SIDE>,
         to: *mut Sums<U::F, SIDE>,
     ) {
@@ -208,7 +212,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
                         U::store_int8(to.add(at / STEP * STEP_BYTES + at % STEP), values);
                     };
                     let whole = count.next_multiple_of(STEP);
-                    let scale = int8::quantize::<U::F>(x.at(row).add(first), count, whole, store);
+                    let scale = quantize::<U::F>(x.at(row).add(first), count, whole, store);
                     *self.scales.add(i * groups + group) = scale;
                 }
             }
@@ -227,17 +231,17 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
         unsafe {
             for (group, used) in shares(0..SIDE, groups).enumerate() {
                 let part = group * GROUP / STEP..steps.min((group + 1) * GROUP / STEP);
-                let operands = operands((rows, row), (panels, panel), steps, part);
+                let operands = operands(rows, row, panels, panel, steps, part);
                 self.unit.begin(None);
                 self.unit.int8(operands);
                 // Meanwhile, for other units.
                 if let Some(group) = group.checked_sub(1) {
-                    self.scale(integers, (row, panel, group), earlier, earlier);
+                    self.scale(integers, row, panel, group, earlier, earlier);
                 }
                 before.use_rows(used);
                 self.unit.end(integers.cast());
             }
-            self.scale(integers, (row, panel, groups - 1), earlier, sums);
+            self.scale(integers, row, panel, groups - 1, earlier, sums);
         }
     }
 }
@@ -421,7 +425,7 @@ mod tests {
             let (x, weight) = (numbers(1, rows * inputs), numbers(2, outputs * inputs));
             let bias = numbers(3, outputs);
             let padded = outputs.next_multiple_of(SIDE);
-            let mut panels = int8::Panels::zeros(Isa::Amx, padded, inputs).expect("memory");
+            let mut panels = quantized::Panels::zeros(Isa::Amx, padded, inputs).expect("memory");
             for (panel, mut buffer) in panels.buffers(Isa::Amx, inputs).enumerate() {
                 for column in 0..SIDE.min(outputs - panel * SIDE) {
                     let row = &weight[(panel * SIDE + column) * inputs..][..inputs];

@@ -1,7 +1,7 @@
 //! The run of one output, and its messages.
 
 use plmkit_cli::{Exit, Fault, ProgressDisplay, ProgressMode, Stop, print};
-use plmkit_contract::{BatchSize, plural};
+use plmkit_contract::BatchSize;
 use plmkit_engine::RunProgress;
 use plmkit_esm2::Device;
 
@@ -49,20 +49,5 @@ fn display(mode: ProgressMode, quiet: bool) -> impl FnMut(RunProgress) {
 
 /// Prints the number alone on standard output, so that a shell can pass it on.
 fn print_probe(size: &BatchSize) -> Result<Exit, Fault> {
-    log_size(size);
     print(format!("{}\n", size.max_batch_tokens)).map(|_| Exit::Done)
-}
-
-/// Tells what was measured.
-pub(super) fn log_size(size: &BatchSize) {
-    let recommended = size.max_batch_tokens;
-    if let Some(largest) = size.largest_tokens {
-        tracing::info!(
-            "{largest} tokens fit at once ({}, {} without enough memory); batches of {recommended} leave room for other programs",
-            plural(size.tries, "computation"),
-            size.out_of_memory,
-        );
-    } else {
-        tracing::debug!("no GPU to probe; default batch size {recommended} tokens");
-    }
 }

@@ -87,8 +87,11 @@ impl Session {
             ..
         } = args.job()?;
         let out = (!out.as_os_str().is_empty()).then_some(&*out);
-        let measured = self.engine.probe(out, force, wait, events.as_deref(), stop);
-        Ok(measured?)
+        let size = self
+            .engine
+            .probe(out, force, wait, events.as_deref(), stop)?;
+        log_size(&size);
+        Ok(size)
     }
 
     /// Embeds the batches of `args`, with a record of the machine at `samples`.
@@ -185,4 +188,18 @@ fn line(summary: &EmbedSummary) -> String {
         plural(summary.tokens, "token"),
         rate.join(", "),
     )
+}
+
+/// Tells what was measured.
+fn log_size(size: &BatchSize) {
+    let recommended = size.max_batch_tokens;
+    if let Some(largest) = size.largest_tokens {
+        tracing::info!(
+            "{largest} tokens fit at once ({}, {} without enough memory); batches of {recommended} leave room for other programs",
+            plural(size.tries, "computation"),
+            size.out_of_memory,
+        );
+    } else {
+        tracing::debug!("no GPU to probe; default batch size {recommended} tokens");
+    }
 }

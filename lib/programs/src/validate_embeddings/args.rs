@@ -14,7 +14,6 @@ use plmkit_dataset::{dataset_folder, own_files};
 
 use super::dataset::dataset_files;
 use super::lists::without_lists;
-use super::recompute::Sampling;
 
 /// Check that embeddings are complete, finite and correct
 ///
@@ -211,6 +210,23 @@ impl Program for Args {
     fn common(&self) -> &Common {
         &self.common
     }
+}
+
+/// Which rows are computed again: how many in all, and the seed of their choice.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(crate) struct Sampling {
+    /// Rows to compute again in all, at least eight of each shard; 0: none [default: a tenth of the tokens, at most those of 66 rows]
+    #[arg(long, value_name = "ROWS", help_heading = "Spot check")]
+    pub(crate) sample: Option<u64>,
+
+    /// Seed of the choice of rows
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        help_heading = "Spot check"
+    )]
+    pub(crate) seed: u64,
 }
 
 /// The checks of values that have false alarms where data are unusual.
