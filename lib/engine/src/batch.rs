@@ -1,17 +1,15 @@
-//! A batch of the run, from its batches file to the rows of the output.
+//! A batch of the run: before it is computed, and with its rows of the output.
 
 use arrow_array::RecordBatch;
-use arrow_schema::SchemaRef;
 use plmkit_contract::{Reason, Reject};
 use plmkit_logs::event::BatchDone;
 use plmkit_store::PackedBatch;
 
-/// One batch.
+/// A batch to compute.
 #[derive(Clone, Debug)]
 pub(crate) struct Batch {
     /// The batches file and the position in it, for messages.
     pub(crate) name: String,
-    /// The sequences, until the rows are computed.
     pub(crate) packed: PackedBatch,
     /// The residues that are masked, each in a copy of the only sequence, and which copies are computed together.
     pub(crate) passes: Vec<Vec<usize>>,
@@ -19,7 +17,16 @@ pub(crate) struct Batch {
     pub(crate) stitched: bool,
     /// Whether no protein continues in the next batch.
     pub(crate) at_boundary: bool,
-    /// The rows of the output, once they are computed.
+    /// What the run events tell of it.
+    pub(crate) event: BatchDone,
+}
+
+/// A batch that is computed: by this run, or by an earlier one.
+#[derive(Debug)]
+pub(crate) struct ComputedBatch {
+    /// Whether no protein continues in the next batch.
+    pub(crate) at_boundary: bool,
+    /// The rows of the output.
     pub(crate) rows: Vec<RecordBatch>,
     /// The rows of the output that have no vectors, in the order of the batch.
     pub(crate) rejected: Vec<Reject>,
@@ -58,9 +65,6 @@ impl Batch {
             passes,
             stitched: false,
             at_boundary: false,
-            rows: Vec::new(),
-            rejected: Vec::new(),
-            saved: false,
             event,
         }
     }
@@ -103,7 +107,7 @@ impl Batch {
     }
 
     /// Gives up the batch: all its rows are rejected.
-    pub(crate) fn give_up(&mut self, schema: SchemaRef) {
+    pub(crate) fn give_up(self) -> ComputedBatch {
         tracing::warn!(
             "{}: two runs crashed while they computed it; its sequences are listed as rejected",
             self.name
@@ -111,14 +115,27 @@ impl Batch {
         let rows = self.output_rows();
         let rejected = rows.map(|row| self.reject(row, Reason::WorkerLost));
         let rejected = rejected.collect();
-        self.finish(RecordBatch::new_empty(schema), rejected);
+        self.computed(Vec::new(), rejected)
     }
 
-    /// Takes over the result: the rows of the output, and those without vectors. The sequences are not needed any more.
-    pub(crate) fn finish(&mut self, rows: RecordBatch, rejected: Vec<Reject>) {
-        self.packed = PackedBatch::default();
-        self.rows = vec![rows];
-        self.event.rejected = rejected.len() as u64;
-        self.rejected = rejected;
+    /// Returns the batch with these rows of a part.
+    pub(crate) fn saved(self, rows: Vec<RecordBatch>, rejected: Vec<Reject>) -> ComputedBatch {
+        ComputedBatch {
+            saved: true,
+            ..self.computed(rows, rejected)
+        }
+    }
+
+    /// Returns the batch with its rows of the output, and those without vectors.
+    pub(crate) fn computed(self, rows: Vec<RecordBatch>, rejected: Vec<Reject>) -> ComputedBatch {
+        let mut event = self.event;
+        event.rejected = rejected.len() as u64;
+        ComputedBatch {
+            at_boundary: self.at_boundary,
+            rows,
+            rejected,
+            saved: false,
+            event,
+        }
     }
 }

@@ -14,7 +14,7 @@ use plmkit_esm2::{
 use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::PackedBatch;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, ComputedBatch};
 use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
 use crate::computation::{Computation, is_storable, last, middle, split_columns};
 use crate::config::RunConfig;
@@ -37,6 +37,21 @@ pub(crate) struct Embedder<'a> {
     /// Of the batch that is computed, what its event tells of that, and the device's times.
     event: BatchDone,
     times: Option<DeviceTimes>,
+}
+
+/// A batch whose computation has begun.
+pub(crate) struct BegunBatch {
+    batch: Batch,
+    at: Instant,
+    /// What the model gave for it, if it was submitted.
+    ticket: Option<Result<Ticket, EngineError>>,
+}
+
+impl BegunBatch {
+    /// Whether a device computes it while the program goes on.
+    pub(crate) fn is_on_device(&self) -> bool {
+        matches!(&self.ticket, Some(Ok(ticket)) if ticket.is_pending())
+    }
 }
 
 /// The fields of `kernels` of an event.
@@ -77,33 +92,40 @@ impl<'a> Embedder<'a> {
         }
     }
 
-    /// Starts the computation of a batch, except for its windows, if the token limit permits it and no process crashed at it. A device
-    /// computes while the program goes on. [`embed`](Self::embed) takes the ticket and recovers from its errors.
-    pub(crate) fn submit(&self, batch: &Batch) -> Option<Result<Ticket, EngineError>> {
-        let (_, whole) = windows_and_others(batch);
-        let rows = Computation::new(batch, &self.columns.sources, self.config.store_dtype);
+    /// Begins to compute a batch. If the token limit permits it and no process crashed at it, a device computes all but its windows
+    /// while the program goes on; [`finish`](Self::finish) recovers from errors.
+    pub(crate) fn begin(&self, batch: Batch) -> BegunBatch {
+        let at = Instant::now();
+        let (_, whole) = windows_and_others(&batch);
+        let rows = Computation::new(&batch, &self.columns.sources, self.config.store_dtype);
         let tokens = last(&rows.cu_seqlens(&whole));
         let number = batch.event.batch;
-        if whole.is_empty() || !self.limit.permits(tokens) || crash_marks::is_suspect(number) {
-            return None;
-        }
-        crash_marks::begin(number);
-        Some(self.submit_rows(&rows, &whole, self.model.info().dtype))
+        let is_early =
+            !whole.is_empty() && self.limit.permits(tokens) && !crash_marks::is_suspect(number);
+        let ticket = is_early.then(|| {
+            crash_marks::begin(number);
+            self.submit_rows(&rows, &whole, self.model.info().dtype)
+        });
+        BegunBatch { batch, at, ticket }
     }
 
-    /// Gives a batch that was `begun` its rows, from the ticket that [`submit`](Self::submit) gave or from a new computation. Returns
-    /// false after a requested stop. The batches of an unfinished protein must come one after the other.
-    pub(crate) fn embed(
+    /// Computes a batch that was begun; `None` after a requested stop. The batches of an unfinished protein must come one after the
+    /// other.
+    pub(crate) fn finish(
         &mut self,
-        batch: &mut Batch,
+        begun: BegunBatch,
         layout: &EmbeddingLayout,
-        (begun, submitted): (Instant, Option<Result<Ticket, EngineError>>),
-    ) -> Result<bool, EngineError> {
+    ) -> Result<Option<ComputedBatch>, EngineError> {
+        let BegunBatch {
+            mut batch,
+            at,
+            ticket,
+        } = begun;
         let number = batch.event.batch;
         crash_marks::begin(number);
         (self.event, self.times) = (std::mem::take(&mut batch.event), None);
-        let (rows, rejected) = match self.embed_rows(batch, layout, submitted) {
-            Err(EngineError::Model(EsmError::Stopped)) => return Ok(false),
+        let (rows, rejected) = match self.embed_rows(&batch, layout, ticket) {
+            Err(EngineError::Model(EsmError::Stopped)) => return Ok(None),
             result => result?,
         };
         let memory_mib = self.model.used_memory_mib();
@@ -113,7 +135,7 @@ impl<'a> Embedder<'a> {
         let times = self.times;
         let kernels = times.and_then(|times| times.kernels);
         // Another batch may have been computed meanwhile, so a device's own clock is better.
-        let compute = times.map_or_else(|| begun.elapsed(), |times| times.compute);
+        let compute = times.map_or_else(|| at.elapsed(), |times| times.compute);
         batch.event = BatchDone {
             compute_ms: Some(milliseconds(compute)),
             h2d_ms: times.map(|times| milliseconds(times.h2d)),
@@ -127,9 +149,8 @@ impl<'a> Embedder<'a> {
             device_memory_peak_mib: memory_mib.map(|(_, peak)| peak),
             ..std::mem::take(&mut self.event)
         };
-        batch.finish(rows, rejected);
         crash_marks::end(number);
-        Ok(true)
+        Ok(Some(batch.computed(vec![rows], rejected)))
     }
 
     /// Computes the rows of the output, and those without vectors.
@@ -160,8 +181,9 @@ impl<'a> Embedder<'a> {
         let rejected = computed.rejected.iter();
         let rejected = rejected.map(|(&row, &reason)| batch.reject(row, reason));
         let rejected = rejected.collect();
-        let rows = (rows.as_slice(), computed.values);
-        let rows = self.columns.lay_out(layout, &batch.packed, rows);
+        let rows = self
+            .columns
+            .lay_out(layout, &batch.packed, &rows, computed.values);
         let refused = |error| {
             let what = format_args!("cannot lay out vectors: {error}");
             EngineError::new(Exit::Internal, what)
@@ -215,9 +237,7 @@ impl<'a> Embedder<'a> {
                 None => Ok(values.next().unwrap_or_default()),
             };
             let tokens = batch.packed.residue_tokens(row);
-            let protein = self
-                .stitcher
-                .add((row, batch.packed.span(row)), tokens, own);
+            let protein = self.stitcher.add(row, batch.packed.span(row), tokens, own);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
             let is_storable = |own: &OutputRow| {
                 let mut columns = own.values[..model_columns(&self.columns.sources).len()].iter();
@@ -244,7 +264,7 @@ impl<'a> Embedder<'a> {
         submitted: Option<Result<Ticket, EngineError>>,
     ) -> Result<(), EngineError> {
         let dtype = self.model.info().dtype;
-        self.compute(computed, (rows, dtype), submitted)?;
+        self.compute(computed, rows, dtype, submitted)?;
         if model_columns(&self.columns.sources) != self.columns.sources
             && computed.rejected.is_empty()
         {
@@ -269,7 +289,7 @@ impl<'a> Embedder<'a> {
             let mut computed = Computation::new(row.batch, &[Column::Logits], row.dtype);
             computed.is_masked = true;
             let dtype = self.model.info().dtype;
-            self.compute(&mut computed, (pass, dtype), None)?;
+            self.compute(&mut computed, pass, dtype, None)?;
             if let Some((_, &reason)) = computed.rejected.first_key_value() {
                 return Ok(Err(reason));
             }
@@ -286,7 +306,8 @@ impl<'a> Embedder<'a> {
     fn compute(
         &mut self,
         computed: &mut Computation<'_>,
-        (rows, dtype): (&[usize], Dtype),
+        rows: &[usize],
+        dtype: Dtype,
         submitted: Option<Result<Ticket, EngineError>>,
     ) -> Result<(), EngineError> {
         let cu_seqlens = computed.cu_seqlens(rows);
@@ -300,7 +321,7 @@ impl<'a> Embedder<'a> {
                 match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
                     Ok(values) => {
                         self.limit.record_success(tokens);
-                        return self.keep_finite(computed, (rows, dtype), values);
+                        return self.keep_finite(computed, rows, dtype, values);
                     }
                     Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
                     Err(error) => return Err(error),
@@ -315,8 +336,8 @@ impl<'a> Embedder<'a> {
             self.event.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
-        self.compute(computed, (before, dtype), None)?;
-        self.compute(computed, (after, dtype), None)
+        self.compute(computed, before, dtype, None)?;
+        self.compute(computed, after, dtype, None)
     }
 
     /// Starts the computation of rows in one type. The tokens of a whole batch are not copied.
@@ -363,7 +384,8 @@ impl<'a> Embedder<'a> {
     fn keep_finite(
         &mut self,
         computed: &mut Computation<'_>,
-        (rows, dtype): (&[usize], Dtype),
+        rows: &[usize],
+        dtype: Dtype,
         (columns, times): (Vec<Buffer<f32>>, Option<DeviceTimes>),
     ) -> Result<(), EngineError> {
         if let Some(times) = times {
@@ -393,7 +415,7 @@ impl<'a> Embedder<'a> {
                 // int8 has scales in f32, and so the range of f32.
                 computed.rejected.insert(row, Reason::NotFinite);
             } else {
-                self.compute(computed, (&[row], Dtype::F32), None)?;
+                self.compute(computed, &[row], Dtype::F32, None)?;
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! Reader, computation and writer side by side.
 
+use std::mem;
 use std::thread;
 use std::time::Instant;
 
@@ -8,10 +9,10 @@ use plmkit_contract::EmbeddingLayout;
 use plmkit_logs::event::milliseconds;
 use plmkit_store::{StoreError, remove_file};
 
-use crate::batch::Batch;
+use crate::batch::{Batch, ComputedBatch};
 use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
 use crate::crash_marks::CrashMarks;
-use crate::embedder::Embedder;
+use crate::embedder::{BegunBatch, Embedder};
 use crate::error::EngineError;
 use crate::event_log::EventLog;
 use crate::outcome::RunProgress;
@@ -24,7 +25,8 @@ const RESULTS_AHEAD: usize = 2;
 pub(crate) fn run(
     work: &Work<'_>,
     embedder: &mut Embedder<'_>,
-    (blocks, events): (&mut Blocks<'_>, &mut EventLog),
+    blocks: &mut Blocks<'_>,
+    events: &mut EventLog,
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
     let (folder, first, parts) = (blocks.folder, blocks.batches, blocks.parts.clone());
@@ -42,8 +44,7 @@ pub(crate) fn run(
         thread::Builder::new()
             .name("reader".into())
             .spawn_scoped(scope, move || {
-                if let Err(error) =
-                    read_batches(work, first, (folder, parts, given_up), &batches_in)
+                if let Err(error) = read_batches(work, folder, first, parts, given_up, &batches_in)
                 {
                     // If the computation has ended, it reports its own error.
                     let _ = batches_in.send(Err(error));
@@ -67,16 +68,23 @@ pub(crate) fn run(
     })
 }
 
+/// A batch that the reader passes on.
+enum ReadBatch {
+    ToCompute(Batch),
+    /// Its rows are in a part, or it is given up.
+    Computed(ComputedBatch),
+}
+
 /// Computes batches until the queue ends, a stop is requested, or `deliver`, which passes a batch to the writer, returns false
 /// because the writer has ended. Batches keep their order.
 fn compute(
     embedder: &mut Embedder<'_>,
     layout: &EmbeddingLayout,
-    batches: &Receiver<Result<Batch, EngineError>>,
-    mut deliver: impl FnMut(Batch) -> bool,
+    batches: &Receiver<Result<ReadBatch, EngineError>>,
+    mut deliver: impl FnMut(ComputedBatch) -> bool,
 ) -> Result<(), EngineError> {
-    // The batch that a GPU computes while the next one is started, when it began, and what the model gave for it.
-    let mut on_device = None;
+    // The batch that a GPU computes while the next one is begun.
+    let mut on_device: Option<BegunBatch> = None;
     while !embedder.stop.requested() {
         let asked = Instant::now();
         let batch = match on_device {
@@ -84,38 +92,35 @@ fn compute(
             Some(_) => batches.try_recv().ok(),
         };
         let wait = asked.elapsed();
-        let batch = batch.transpose()?;
-        if batch.is_none() && on_device.is_none() {
-            break;
+        let (mut begun, mut computed) = (None, None);
+        match batch.transpose()? {
+            None if on_device.is_none() => break,
+            None => {}
+            Some(ReadBatch::Computed(batch)) => computed = Some(batch),
+            Some(ReadBatch::ToCompute(mut batch)) => {
+                batch.event.wait_ms = Some(milliseconds(wait));
+                batch.event.queue_depth = Some(batches.len() as u64);
+                begun = Some(embedder.begin(batch));
+            }
         }
-        let mut next = batch.map(|mut batch| {
-            batch.event.wait_ms = Some(milliseconds(wait));
-            batch.event.queue_depth = Some(batches.len() as u64);
-            let begun = Instant::now();
-            let ticket = batch
-                .rows
-                .is_empty()
-                .then(|| embedder.submit(&batch))
-                .flatten();
-            (batch, begun, ticket)
-        });
-        let started =
-            next.take_if(|(.., ticket)| matches!(ticket, Some(Ok(ticket)) if ticket.is_pending()));
-        for (mut batch, begun, ticket) in on_device.take().into_iter().chain(next) {
-            let has_rows =
-                !batch.rows.is_empty() || embedder.embed(&mut batch, layout, (begun, ticket))?;
-            if !(has_rows && deliver(batch)) {
+        let next_on_device = begun.take_if(|begun| begun.is_on_device());
+        for begun in on_device.take().into_iter().chain(begun) {
+            let finished = embedder.finish(begun, layout)?;
+            if !finished.is_some_and(&mut deliver) {
                 return Ok(());
             }
         }
-        on_device = started;
+        if !computed.is_none_or(&mut deliver) {
+            return Ok(());
+        }
+        on_device = next_on_device;
     }
     Ok(())
 }
 
 /// Writes the batches that the computation delivers.
 fn write(
-    results: Receiver<Batch>,
+    results: Receiver<ComputedBatch>,
     blocks: &mut Blocks<'_>,
     events: &mut EventLog,
 ) -> Result<(), EngineError> {
@@ -135,25 +140,31 @@ fn write(
 /// ascending order and do not overlap. A batch is given up together with those that have windows of its proteins.
 fn read_batches(
     work: &Work<'_>,
+    folder: &RunFolder,
     first: u64,
-    (folder, parts, given_up): (&RunFolder, Vec<Block>, &[u64]),
-    queue: &Sender<Result<Batch, EngineError>>,
+    parts: Vec<Block>,
+    given_up: &[u64],
+    queue: &Sender<Result<ReadBatch, EngineError>>,
 ) -> Result<(), EngineError> {
     let mut batches = work.inputs.batches_where(|index| index >= first);
     let mut parts = parts.into_iter().peekable();
     while let Some(batch) = batches.next().transpose()? {
         let part = parts.next_if(|part| part.batches.start == batch.event.batch);
         let mut group = vec![batch];
+        let mut saved = None;
         if let Some(part) = part {
             let others = (part.batches.end - part.batches.start - 1) as usize;
             for batch in batches.by_ref().take(others) {
                 group.push(batch?);
             }
             let path = folder.part(part.batches.start);
-            if let Err(error) = read_part(&path, &part, &mut group) {
-                let error = damage(error)?;
-                tracing::warn!("{error}; its batches are computed again");
-                remove_file(&path)?;
+            match read_part(&path) {
+                Ok(rows) => saved = Some((rows, part.rejected)),
+                Err(error) => {
+                    let error = damage(error)?;
+                    tracing::warn!("{error}; its batches are computed again");
+                    remove_file(&path)?;
+                }
             }
         }
         while !given_up.is_empty()
@@ -163,11 +174,19 @@ fn read_batches(
             group.push(batch?);
         }
         let is_given_up = |batch: &Batch| given_up.contains(&batch.event.batch);
-        if group.iter().any(is_given_up) {
-            let batches = group.iter_mut().filter(|batch| batch.rows.is_empty());
-            batches.for_each(|batch| batch.give_up(work.layout.schema()));
-        }
+        let is_saved = saved.is_some();
+        let are_given_up = !is_saved && group.iter().any(is_given_up);
+        // All rows of a part go with its first batch: those of a block are sorted before they are written.
+        let mut saved = saved.unwrap_or_default();
         for batch in group {
+            let batch = if is_saved {
+                let (rows, rejected) = mem::take(&mut saved);
+                ReadBatch::Computed(batch.saved(rows, rejected))
+            } else if are_given_up {
+                ReadBatch::Computed(batch.give_up())
+            } else {
+                ReadBatch::ToCompute(batch)
+            };
             if queue.send(Ok(batch)).is_err() {
                 return Ok(());
             }

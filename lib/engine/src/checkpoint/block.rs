@@ -9,7 +9,7 @@ use plmkit_store::StoreError;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::batch::Batch;
+use crate::batch::ComputedBatch;
 
 /// The option that lists the blocks of a checkpoint.
 const BLOCKS: &str = "blocks";
@@ -29,7 +29,7 @@ pub(crate) struct Block {
 
 impl Block {
     /// Makes the block of `batches`, of which the first is batch `first` of the run.
-    pub(crate) fn new(first: u64, batches: &[Batch], row_groups: usize) -> Self {
+    pub(crate) fn new(first: u64, batches: &[ComputedBatch], row_groups: usize) -> Self {
         let rejected = batches.iter().flat_map(|batch| &batch.rejected);
         Self {
             batches: first..first + batches.len() as u64,

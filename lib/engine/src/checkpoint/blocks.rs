@@ -18,7 +18,7 @@ use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbedding
 use super::block::{Block, RETRYABLE};
 use super::part::open_part;
 use super::run_folder::{RunFolder, damage, remove_checkpoint};
-use crate::batch::Batch;
+use crate::batch::ComputedBatch;
 use crate::work::Work;
 
 /// Collects batches into blocks, encodes complete blocks, and saves finished work.
@@ -29,9 +29,9 @@ pub(crate) struct Blocks<'a> {
     /// The batches so far, those of earlier runs included.
     pub(crate) batches: u64,
     /// The last of them: those of the incomplete block.
-    open: Vec<Batch>,
+    open: Vec<ComputedBatch>,
     /// Before these, the blocks on their way into the file, each with the number of its row groups.
-    encoding: VecDeque<(Vec<Batch>, usize)>,
+    encoding: VecDeque<(Vec<ComputedBatch>, usize)>,
     /// The output under construction.
     file: Option<UnfinishedEmbeddings>,
     /// The blocks in the file.
@@ -184,8 +184,8 @@ impl<'a> Blocks<'a> {
         Block::recorded(&self.finished, &self.work.provenance)
     }
 
-    /// Adds the next batch, which has its rows.
-    pub(crate) fn push(&mut self, batch: Batch) -> Result<(), StoreError> {
+    /// Adds the next batch.
+    pub(crate) fn push(&mut self, batch: ComputedBatch) -> Result<(), StoreError> {
         if batch.saved {
             // A part holds consecutive batches, so one ends here.
             self.save_rows()?;

@@ -2,14 +2,12 @@
 //! and outside a part.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::Provenance;
 use plmkit_store::{EmbeddingsReader, StoreError};
 
 use super::Block;
-use crate::batch::Batch;
 
 /// Reads the metadata of the part at `path` of the work with this `provenance`, without its rows. See [`Block::all_of`].
 pub(crate) fn open_part(path: &Path, provenance: &Provenance) -> Result<Block, StoreError> {
@@ -19,24 +17,12 @@ pub(crate) fn open_part(path: &Path, provenance: &Provenance) -> Result<Block, S
     block.ok_or_else(|| StoreError::malformed(path, "not a part of a run"))
 }
 
-/// Reads and verifies the rows of the part at `path`, which are those of `block`, and gives them to the first of its `batches`: the
-/// rows of a block are sorted before they are written.
-pub(crate) fn read_part(
-    path: &Path,
-    block: &Block,
-    batches: &mut [Batch],
-) -> Result<(), StoreError> {
+/// Reads and verifies the rows of the part at `path`.
+pub(crate) fn read_part(path: &Path) -> Result<Vec<RecordBatch>, StoreError> {
     let mut reader = EmbeddingsReader::open(path)?;
-    let nothing = RecordBatch::new_empty(Arc::clone(reader.schema()));
     let mut all = Vec::new();
     while let Some(rows) = reader.next_batch()? {
         all.push(rows);
     }
-    for batch in &mut *batches {
-        batch.finish(nothing.clone(), Vec::new());
-        batch.saved = true;
-    }
-    batches[0].rows.extend(all);
-    batches[0].rejected.clone_from(&block.rejected);
-    Ok(())
+    Ok(all)
 }
