@@ -55,7 +55,7 @@ impl Run {
             return Err(report(errors));
         };
         options.complete(&args);
-        check_options(&options, (&args, &samples), &mut errors);
+        check_options(&options, &args, &samples, &mut errors);
         let mut unavailable = None;
         let opened = model::open(&options.model_args(args.stage), false, stop).or_else(|fault| {
             let has_embeddings = || embeddings(&args.out).next().is_some();
@@ -74,18 +74,25 @@ impl Run {
         {
             session.pin_device_and_type();
         }
-        let (out, how) = (&args.out, (args.stage, force));
+        let out = &args.out;
         let opened = session.as_ref().and_then(Option::as_ref);
         let parameters =
             opened.map(|session| Params::new(&args, &options, session).sample_settings());
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
-            .map(|parameters| finished::finished(parameters, (out, &samples), &options))
+            .map(|parameters| finished::finished(parameters, out, &samples, &options))
             .unwrap_or_default();
         let existing = session.as_ref().and_then(|session| {
             unless_wrong(check_known(&options, session.as_ref()), &mut errors);
-            let of = (&*samples, &finished);
-            let existing = Existing::look_at(out, &options, session.as_ref(), of, how);
+            let existing = Existing::look_at(
+                out,
+                &options,
+                session.as_ref(),
+                &samples,
+                &finished,
+                args.stage,
+                force,
+            );
             unless_wrong(existing, &mut errors)
         });
         if existing == Some(Existing::Replaced) {
@@ -214,7 +221,7 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
 }
 
 /// Checks what the options of the programs say together, and what fasta-shard says of shards that are there.
-fn check_options(options: &Options, (args, samples): (&Args, &[Sample]), errors: &mut Vec<Fault>) {
+fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
     let (embed, validate) = (&options.gpu_embed, &options.validate_embeddings);
     // A sample that is cut stands for all, which have the same options.
     let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();

@@ -21,7 +21,8 @@ pub(crate) enum Computer<'a> {
 /// The children that compute with these options and their words, `count` of them if that does not follow from the device; none if this
 /// process computes. A GPU's library is never loaded into this process.
 pub(crate) fn children(
-    (args, words): (&gpu_embed::Args, &[String]),
+    args: &gpu_embed::Args,
+    words: &[String],
     count: Option<usize>,
     session: &Session,
 ) -> Result<Vec<Child>, Fault> {
@@ -74,16 +75,18 @@ pub(crate) fn temporary_folder() -> Result<TempDir, Fault> {
 
 /// Answers a request of a command that is no run, with a bar of `tokens`, on one computer of these.
 pub(crate) fn answer_aside(
-    (args, words): (&gpu_embed::Args, &[String]),
+    args: &gpu_embed::Args,
+    words: &[String],
     count: Option<usize>,
     session: &mut Session,
-    (request, tokens): (&Request, u64),
+    request: &Request,
+    tokens: u64,
     stop: &Stop,
 ) -> Result<Exit, Fault> {
     let mut shown = ProgressDisplay::start(args.progress, args.common.quiet, "tokens", tokens);
     let mut args = args.clone();
     args.common.quiet = true;
-    let mut children = children((&args, words), count, session)?;
+    let mut children = children(&args, words, count, session)?;
     let mut computers = Computer::all(&mut children, session);
     let messages = get_default(Clone::clone);
     let mut advance = |tokens| with_dispatch(&messages, || shown.advance(tokens));

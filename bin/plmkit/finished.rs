@@ -30,11 +30,7 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// Looks at all files of a sample.
-    pub(crate) fn look(
-        parameters: &str,
-        (out, sample): (&Path, &Sample),
-        options: &Options,
-    ) -> Self {
+    pub(crate) fn look(parameters: &str, out: &Path, sample: &Sample, options: &Options) -> Self {
         let folder = out.join(&sample.name);
         let known = options.fasta_shard.known.iter();
         let known = known.map(|path| dataset_folder(path.clone()).join(DATASET_FILE));
@@ -101,12 +97,13 @@ impl Judged {
 /// The samples that are finished.
 pub(crate) fn finished(
     parameters: &str,
-    (out, samples): (&Path, &[Sample]),
+    out: &Path,
+    samples: &[Sample],
     options: &Options,
 ) -> BTreeSet<String> {
     let is_finished = |sample: &&Sample| {
         verdict_file(out, &sample.name).exists()
-            && Judged::look(parameters, (out, sample), options).is_kept(out, &sample.name)
+            && Judged::look(parameters, out, sample, options).is_kept(out, &sample.name)
     };
     let finished = samples.iter().filter(is_finished);
     finished.map(|sample| sample.name.clone()).collect()

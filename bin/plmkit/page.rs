@@ -88,7 +88,7 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
     }
     add_to(&mut page, &runs);
     lists::add(&mut page, &samples, &truncated, &rejected);
-    open::add(&mut page, place, (out, &samples), map.as_ref());
+    open::add(&mut page, place, out, &samples, map.as_ref());
     Ok(write_report(&out.join(PAGE), &page.finish())?)
 }
 

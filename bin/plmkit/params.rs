@@ -56,8 +56,10 @@ impl Existing {
         out: &Path,
         options: &Options,
         session: Option<&Session>,
-        (samples, finished): (&[Sample], &BTreeSet<String>),
-        (stage, force): (Option<Stage>, bool),
+        samples: &[Sample],
+        finished: &BTreeSet<String>,
+        stage: Option<Stage>,
+        force: bool,
     ) -> Result<Self, Fault> {
         let shown = path_text(out);
         let refused =

@@ -1,6 +1,6 @@
 //! One bar for a whole run.
 
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plmkit_cli::ProgressDisplay;
 use plmkit_programs::gpu_embed::Session;
@@ -9,7 +9,6 @@ use plmkit_programs::validate_embeddings::{Progress, spot_check_tokens};
 use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::SampleFolder;
-use crate::stages::locked;
 
 /// The places of the stages that follow the embedding.
 const CHECKING: usize = 1;
@@ -23,7 +22,8 @@ impl RunProgress {
     pub(crate) fn start(
         run: &Run,
         session: &Session,
-        (tokens, done): (u64, u64),
+        tokens: u64,
+        done: u64,
         samples: &[&Sample],
     ) -> Self {
         let (mut checked, mut rows) = (0, 0);
@@ -67,4 +67,9 @@ impl RunProgress {
             Progress::Read { rows } => display.advance(rows),
         }
     }
+}
+
+/// Locks what threads share; a thread that panicked ends the run anyhow.
+pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

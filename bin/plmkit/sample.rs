@@ -168,7 +168,7 @@ impl<'r> SampleFolder<'r> {
     /// What a verdict would be about now.
     pub(crate) fn look(&self) -> Judged {
         let run = self.run;
-        Judged::look(&run.parameters, (&run.args.out, self.sample), &run.options)
+        Judged::look(&run.parameters, &run.args.out, self.sample, &run.options)
     }
 
     /// The embeddings that are not what this run would make.

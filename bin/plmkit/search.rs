@@ -98,7 +98,7 @@ impl SearchArgs {
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
         let (inputs, mut samples) = ([("the queries", &*self.queries)], Vec::new());
         for results in &self.results {
-            let opened = open(results, &inputs, (&outputs, &[earlier_hits(format)]), stop)?;
+            let opened = open(results, &inputs, &outputs, &[earlier_hits(format)], stop)?;
             samples.extend(opened.into_samples());
         }
         let targets = Dataset::from_samples(&self.results[0], samples)?;
@@ -119,12 +119,12 @@ impl SearchArgs {
         // A signal may end the process at once while a driver is asked, so there is no folder yet.
         let model = self.open_model(&targets, &column, stop)?;
         let folder = temporary_folder()?;
-        let exit = self.embed(model, (&targets, given), folder.path(), stop)?;
+        let exit = self.embed(model, &targets, given, folder.path(), stop)?;
         let queries = Dataset::open(folder.path(), Err, stop)?;
         config.out = self.out.clone().unwrap_or(folder.path().join("hits"));
         (config.column, config.no_self, config.is_fresh) = (Some(column), self.no_self, true);
-        let shown = (self.hits.progress, self.common.quiet);
-        let hits = search(&config, [&queries, &targets], shown, stop)?;
+        let (mode, quiet) = (self.hits.progress, self.common.quiet);
+        let hits = search(&config, [&queries, &targets], mode, quiet, stop)?;
         if self.out.is_none() {
             print(read_input(&config.out)?)?;
         }
@@ -204,7 +204,8 @@ impl SearchArgs {
     fn embed(
         &self,
         model: Model,
-        (targets, given): (&Dataset, Vec<String>),
+        targets: &Dataset,
+        given: Vec<String>,
         to: &Path,
         stop: &Stop,
     ) -> Result<Exit, Fault> {
@@ -265,8 +266,8 @@ impl SearchArgs {
             checkpoint_dir: None,
             force: false,
         }));
-        let (with, what) = ((&args, &*of_child), (&request, manifest.tokens));
-        answer_aside(with, None, &mut session, what, stop)?;
+        let tokens = manifest.tokens;
+        answer_aside(&args, &of_child, None, &mut session, &request, tokens, stop)?;
         if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
             let (count, longest) = (plural(*count, "protein"), &manifest.options["max_residues"]);
             tracing::warn!("{queries}: {count} truncated to {longest} residues");

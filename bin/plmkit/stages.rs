@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ use crate::computer::{self, Computer};
 use crate::model;
 use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
-use crate::progress::RunProgress;
+use crate::progress::{RunProgress, locked};
 use crate::run::Run;
 use crate::sample::{SampleFolder, shard_name};
 use crate::steps::exit_code;
@@ -88,8 +88,14 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             let cut = run.cut(&session, &mut failures)?;
             run.estimate(&session, &cut);
             folder.check()?;
-            let computers = (&mut session, children, is_measured);
-            let progress = run.embed(computers, &cut, None, &mut failures)?;
+            let progress = run.embed(
+                &mut session,
+                children,
+                is_measured,
+                &cut,
+                None,
+                &mut failures,
+            )?;
             // What validates loads a model of its own.
             session.unload();
             folder.check()?;
@@ -108,11 +114,10 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
                 let what = format!("{}: {what}", path_text(&run.args.out));
                 return Err(Fault::new(Exit::NoInput, what));
             }
-            let computers = (&mut session, Vec::new(), false);
-            run.embed(computers, &cut, task, &mut failures)?;
+            run.embed(&mut session, Vec::new(), false, &cut, task, &mut failures)?;
         }
         Some(Stage::Check | Stage::Finish) => {
-            let progress = RunProgress::start(&run, &session, (0, 0), &run.by_cut().0);
+            let progress = RunProgress::start(&run, &session, 0, 0, &run.by_cut().0);
             run.finish(&session, &progress, &mut failures)?;
         }
     }
@@ -264,15 +269,17 @@ impl Run {
 
     /// The children that compute the shards of this run, if not this process does.
     fn children(&self, session: &Session) -> Result<Vec<Child>, Fault> {
-        let options = (&self.options.gpu_embed, &self.options.words.gpu_embed[..]);
-        computer::children(options, self.args.children, session)
+        let (args, words) = (&self.options.gpu_embed, &self.options.words.gpu_embed);
+        computer::children(args, words, self.args.children, session)
     }
 
     /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one. Children
     /// that have measured the size of a batch have loaded the model.
     fn embed(
         &self,
-        (session, mut children, is_measured): (&mut Session, Vec<Child>, bool),
+        session: &mut Session,
+        mut children: Vec<Child>,
+        is_measured: bool,
         samples: &[&Sample],
         task: Option<(usize, usize)>,
         failures: &mut Failures,
@@ -293,7 +300,7 @@ impl Run {
         let before = tokens(&done);
         let total = before + tokens(&left);
         let validated = if task.is_none() { samples } else { &[] };
-        let progress = RunProgress::start(self, session, (total, before), validated);
+        let progress = RunProgress::start(self, session, total, before, validated);
         if left.is_empty() {
             return Ok(progress);
         }
@@ -409,11 +416,6 @@ impl Run {
         }
         Ok(())
     }
-}
-
-/// Locks what threads share; a thread that panicked ends the run anyhow.
-pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// An error of the files of a sample is told, and ends the sample alone.

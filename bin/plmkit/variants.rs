@@ -110,7 +110,7 @@ impl VariantsArgs {
         let mut sites = Sites::default();
         sites.ask(&table);
         for (id, residues) in &proteins {
-            sites.see(id, (residues.len() as u32, 1), residues.as_bytes());
+            sites.see(id, residues.len() as u32, 1, residues.as_bytes());
         }
         // With --strict, a wrong line costs no computation.
         self.table.scores((path, &table), &sites)?;
@@ -188,8 +188,15 @@ impl VariantsArgs {
             pack: words("x\n--out=x"),
             folder: out,
         };
-        let (with, what) = ((&args, &*own), (&request, tokens));
-        let exit = answer_aside(with, self.children, &mut session, what, stop)?;
+        let exit = answer_aside(
+            &args,
+            &own,
+            self.children,
+            &mut session,
+            &request,
+            tokens,
+            stop,
+        )?;
         sites.read(&Dataset::open(folder, Err, stop)?, stop)?;
         Ok(exit)
     }

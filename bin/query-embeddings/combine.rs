@@ -96,7 +96,7 @@ impl CombineArgs {
             out: &self.out,
             force: self.force,
         };
-        let shown = rows_shown((self.progress, quiet));
+        let shown = rows_shown(self.progress, quiet);
         let written = write(&config, dataset, &[], shown, stop)?;
         let listed = written
             .samples()
@@ -147,7 +147,7 @@ impl CombineArgs {
             known: known.collect::<Result<_, _>>()?,
             force: self.force,
         };
-        let outcome = combine(&config, opened, rows_shown((self.progress, quiet)), stop)?;
+        let outcome = combine(&config, opened, rows_shown(self.progress, quiet), stop)?;
         let out = path_text(&self.out);
         if outcome.existing {
             tracing::info!(

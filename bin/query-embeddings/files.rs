@@ -31,8 +31,8 @@ pub(crate) struct FilesArgs {
 
 impl FilesArgs {
     pub(crate) fn run(&self, stop: &Stop) -> Result<Exit, Fault> {
-        let how = (!self.unverified, self.last_run);
-        for (dataset, file) in &embeddings_at(&self.results, how, warn, stop)? {
+        let verify = !self.unverified;
+        for (dataset, file) in &embeddings_at(&self.results, verify, self.last_run, warn, stop)? {
             let line = BTreeMap::from([("dataset", dataset), ("file", file)]);
             let line = serde_json::to_string(&line)
                 .map_err(|error| Fault::new(Exit::Data, format!("{}: {error}", path_text(file))))?;

@@ -42,11 +42,16 @@ impl NeighboursArgs {
     pub(crate) fn run(self, quiet: bool, stop: &Stop) -> Result<Exit, Fault> {
         let format = format_of_table(self.format, &self.out, TableFormat::Parquet)?;
         let config = self.hits.config(self.out, format)?;
-        let outputs = (&[("--out", &*config.out)][..], &[earlier_hits(format)][..]);
-        let open = |dataset| open(dataset, &[], outputs, stop);
+        let (outputs, own) = ([("--out", &*config.out)], [earlier_hits(format)]);
+        let open = |dataset| open(dataset, &[], &outputs, &own, stop);
         let [queries, targets] = [open(&self.queries)?, open(&self.targets)?];
-        let shown = (self.hits.progress, quiet);
-        let hits = search(&config, [&queries, &targets], shown, stop)?;
+        let hits = search(
+            &config,
+            [&queries, &targets],
+            self.hits.progress,
+            quiet,
+            stop,
+        )?;
         tracing::info!("{}: {}", path_text(&config.out), plural(hits, "hit"));
         Ok(Exit::Done)
     }

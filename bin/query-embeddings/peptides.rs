@@ -61,12 +61,13 @@ impl PeptidesArgs {
         let opened = open(
             &self.dataset,
             &self.asked.files.paths(),
-            (outputs, &[own]),
+            outputs,
+            &[own],
             stop,
         )?;
         let ids = ids.resolve(&opened, stop)?;
         let ids = (!ids.in_order().is_empty()).then_some(&ids);
-        let written = write_peptides(&opened, ids, (format, &self.out, self.force), stop)?;
+        let written = write_peptides(&opened, ids, format, &self.out, self.force, stop)?;
         let ([written, left_out], out) = (written, path_text(&self.out));
         if left_out > 0 {
             tracing::warn!(

@@ -49,7 +49,7 @@ pub(crate) fn write(
     // No id has a blank.
     let is_id = |_: &str, line: &str| !line.contains(char::is_whitespace);
     let own = [own, Replaceable::Lines(None, is_id)];
-    let opened = open(dataset, others, (outputs, &own), stop)?;
+    let opened = open(dataset, others, outputs, &own, stop)?;
     // Two matrices would have one file of ids.
     if is_matrix && out.extension().is_none_or(|found| found != "npy") {
         let out = path_text(out);

@@ -33,7 +33,7 @@ impl VariantsArgs {
         let mut table = self.table.read(&self.path, None, stop)?;
         let outputs = self.table.outputs();
         let inputs = [("the table", &*self.path)];
-        let opened = open(&self.dataset, &inputs, (&outputs, &[EARLIER]), stop)?;
+        let opened = open(&self.dataset, &inputs, &outputs, &[EARLIER], stop)?;
         let out = self.table.output(&table)?;
         let mut ids = AskedIds::default();
         table.ids().for_each(|id| ids.add(id));

@@ -185,7 +185,7 @@ fn a_missing_library_for_gpus_is_named_with_a_remedy() {
     for (source, what) in [
         (
             "const char *plmkit_cuda_version(void) { return \"plmkit 0.0.1, interface 1\"; }",
-            "interface 3; found that of plmkit 0.0.1, interface 1 in ",
+            "interface 4; found that of plmkit 0.0.1, interface 1 in ",
         ),
         ("int other;", "other.so is another library; "),
     ] {

@@ -16,7 +16,8 @@ use crate::params::samples_with_embeddings;
 pub(super) fn add(
     page: &mut Page,
     place: &Path,
-    (out, samples): (&Path, &[PageSample]),
+    out: &Path,
+    samples: &[PageSample],
     map: Option<&VectorMap>,
 ) {
     let with_rows = samples.iter().filter(|sample| sample.line.rows > 0);

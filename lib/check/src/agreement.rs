@@ -55,9 +55,11 @@ impl ColumnAgreement {
 pub(crate) fn compare(
     column: Column,
     row: &RowKey,
-    (found, expected): (&[f32], &[f32]),
+    found: &[f32],
+    expected: &[f32],
     min_cosine: f64,
-    (all, tallies): (&mut Vec<ColumnAgreement>, &mut Tallies),
+    all: &mut Vec<ColumnAgreement>,
+    tallies: &mut Tallies,
 ) {
     if found.len() != expected.len() {
         let values = plural(expected.len(), "value");

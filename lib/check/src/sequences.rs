@@ -111,7 +111,7 @@ impl Sequences {
         {
             // No two vectors have the same norm, to the last bit, and the same values in these dimensions, but equal ones.
             let hash = xxh3_64_with_seed(bytemuck::cast_slice(&sampled.values), size.to_bits());
-            self.add_vector(column, hash, (sequence, row.ordinal), row, tallies);
+            self.add_vector(column, hash, sequence, row.ordinal, row, tallies);
         }
     }
 
@@ -140,7 +140,8 @@ impl Sequences {
         &mut self,
         column: Column,
         hash: u64,
-        (sequence, ordinal): (u64, u64),
+        sequence: u64,
+        ordinal: u64,
         place: impl Into<Violation>,
         tallies: &mut Tallies,
     ) {
@@ -166,7 +167,7 @@ impl Sequences {
             known.add_sequence(column, sequence, sampled, sampled.ordinal, tallies);
         }
         for (hash, value) in self.by_vector.rows {
-            known.add_vector(column, hash, value, value.1, tallies);
+            known.add_vector(column, hash, value.0, value.1, value.1, tallies);
         }
     }
 }

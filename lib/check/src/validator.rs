@@ -179,9 +179,9 @@ impl<'a> Validator<'a> {
             tallies.count(reference::compared, 1);
             for (column, vector) in file.columns.iter().zip(vectors) {
                 if let Some(place) = column.reference {
-                    let both = (*vector, &*expected[place]);
-                    let to = (&mut findings.agreement, &mut *tallies);
-                    agreement::compare(column.column, row, both, *min_cosine, to);
+                    let all = &mut findings.agreement;
+                    let (column, expected) = (column.column, &expected[place]);
+                    agreement::compare(column, row, vector, expected, *min_cosine, all, tallies);
                 }
             }
         }

@@ -38,7 +38,8 @@ pub fn spelled(text: &str) -> String {
 pub(crate) fn install(
     tool: &'static str,
     format: LogFormat,
-    (level, quiet): (Level, &'static [&'static str]),
+    level: Level,
+    quiet: &'static [&'static str],
 ) {
     let _ = TOOL.set(tool);
     // A second call, as in tests, has no effect.

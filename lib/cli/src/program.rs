@@ -58,7 +58,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
     };
     // Parsed before the program's arguments, because required ones are missing.
     if let Some(what) = matches.remove_one("generate") {
-        log::install(P::NAME, LogFormat::Text, (Level::INFO, &[]));
+        log::install(P::NAME, LogFormat::Text, Level::INFO, &[]);
         return exit_code(print_generated(what, P::command()));
     }
     let program = match P::from_arg_matches_mut(&mut matches) {
@@ -71,7 +71,7 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         Common { verbose: true, .. } => Level::DEBUG,
         _ => Level::INFO,
     };
-    log::install(P::NAME, common.log_format, (level, P::QUIET));
+    log::install(P::NAME, common.log_format, level, P::QUIET);
     log::spell_by(P::spelled);
     memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
@@ -144,15 +144,11 @@ fn check_printed(written: io::Result<()>) -> Result<bool, Fault> {
 /// Prints clap's help, or its error on one line.
 fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        log::install(P::NAME, LogFormat::Text, (Level::INFO, &[]));
+        log::install(P::NAME, LogFormat::Text, Level::INFO, &[]);
         let printed = error.print().and_then(|()| io::stdout().flush());
         return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
-    log::install(
-        P::NAME,
-        requested_format(env::args_os()),
-        (Level::INFO, &[]),
-    );
+    log::install(P::NAME, requested_format(env::args_os()), Level::INFO, &[]);
     exit_code(Err(fault::<P>(error)))
 }
 

@@ -91,13 +91,7 @@ impl<'a> Collector<'a> {
         let (contacts, columns): (Vec<_>, Vec<_>) = columns.into_iter().partition(is_contacts);
         let contacts = contacts.into_iter().next().map(|(_, values)| {
             let head = readout.contact.as_ref().expect("there is a contact head");
-            Contacts::new(
-                head,
-                readout.heads,
-                sequences,
-                values,
-                (readout.isa, threads),
-            )
+            Contacts::new(head, readout.heads, sequences, values, readout.isa, threads)
         });
         Ok(Self {
             readout,

@@ -166,7 +166,8 @@ impl Encoder {
     pub fn forward(
         &mut self,
         x: &mut [f32],
-        (first, layers): (usize, &[Layer]),
+        first: usize,
+        layers: &[Layer],
         in_f32: bool,
         collector: &mut Collector<'_>,
     ) -> Result<(), ForwardError> {
@@ -179,13 +180,17 @@ impl Encoder {
         let blocks = blocks(tokens, threads, layer.qkv.tile_rows());
         let rows = blocks.iter().map(Range::len).max().unwrap_or(0);
         let in_f32 = in_f32 && layer.qkv.dtype() != Dtype::Int8;
-        self.prepare(
-            layers,
-            sequences,
-            (hidden, readout.heads),
-            rows,
-            (threads, in_f32),
-        )?;
+        let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
+        self.prepare(layers, sequences, hidden, longest)?;
+        if self.thread_scratch.len() < threads {
+            self.thread_scratch
+                .resize_with(threads, ThreadScratch::default);
+        }
+        for scratch in &mut self.thread_scratch[..threads] {
+            scratch.converted.in_f32 = in_f32;
+            scratch.prepare(layers, rows, hidden)?;
+            scratch.attention.grow(longest, hidden / readout.heads)?;
+        }
         let Self {
             rotations,
             positions,
@@ -233,20 +238,19 @@ impl Encoder {
         })
     }
 
+    /// Grows the state of a batch, and completes the rotations.
     fn prepare(
         &mut self,
         layers: &[Layer],
         sequences: &[Range<usize>],
-        (hidden, heads): (usize, usize),
-        rows: usize,
-        (threads, in_f32): (usize, bool),
+        hidden: usize,
+        longest: usize,
     ) -> Result<(), OutOfMemory> {
         let tokens = sequences.last().map_or(0, |last| last.end);
         self.positions.clear();
         for sequence in sequences {
             self.positions.extend(0..sequence.len() as u32);
         }
-        let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
         for layer in layers.iter().filter(|layer| !layer.inv_freq.is_empty()) {
             let known = self
                 .rotations
@@ -261,26 +265,20 @@ impl Encoder {
             }
         }
         self.qkv.grow(tokens * 3 * hidden)?;
-        self.mixed.grow(rows::room(tokens, hidden))?;
-        if self.thread_scratch.len() < threads {
-            self.thread_scratch
-                .resize_with(threads, ThreadScratch::default);
-        }
-        let wide = layers
-            .iter()
-            .map(|layer| layer.up.outputs())
-            .max()
-            .unwrap_or(0);
-        for scratch in &mut self.thread_scratch[..threads] {
-            scratch.normed.grow(rows::room(rows, hidden))?;
-            scratch.wide.grow(rows::room(rows, wide))?;
-            scratch.converted.in_f32 = in_f32;
-            for layer in layers {
-                for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
-                    scratch.converted.grow(weights, rows)?;
-                }
+        self.mixed.grow(rows::room(tokens, hidden))
+    }
+}
+
+impl ThreadScratch {
+    /// Grows to blocks of `rows`.
+    fn prepare(&mut self, layers: &[Layer], rows: usize, hidden: usize) -> Result<(), OutOfMemory> {
+        let wide = layers.iter().map(|layer| layer.up.outputs()).max();
+        self.normed.grow(rows::room(rows, hidden))?;
+        self.wide.grow(rows::room(rows, wide.unwrap_or(0)))?;
+        for layer in layers {
+            for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
+                self.converted.grow(weights, rows)?;
             }
-            scratch.attention.grow(longest, hidden / heads)?;
         }
         Ok(())
     }

@@ -12,11 +12,11 @@ use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use plmkit_contract::{Column, Stop, catch_decoder_panic};
+use plmkit_contract::{Stop, catch_decoder_panic};
 use plmkit_esm2::cuda::{
-    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
+    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Pass, Place, VERSION,
 };
-use plmkit_esm2::{DeviceTimes, Dtype, ModelInfo, Varlen, read_checkpoint, set_threads};
+use plmkit_esm2::{DeviceTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -111,11 +111,11 @@ unsafe extern "C" fn submit(
     // SAFETY: as the caller promises.
     let work = || unsafe {
         let model = &*model.cast::<TorchModel>();
-        let (columns, depth, dtype): (Vec<Column>, usize, Dtype) = read(request)?;
+        let pass: Pass = read(request)?;
         let tokens = slice::from_raw_parts(batch.tokens, batch.total_tokens);
         let cu_seqlens = slice::from_raw_parts(batch.cu_seqlens, batch.sequences + 1);
         let batch = Varlen::new(tokens, cu_seqlens).map_err(CudaError::from_libtorch_message)?;
-        let pending = model.submit(batch, &columns, (depth, dtype))?;
+        let pending = model.submit(batch, &pass)?;
         ticket = Box::into_raw(Box::new(pending)).cast();
         Ok(())
     };

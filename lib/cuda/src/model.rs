@@ -3,8 +3,8 @@
 use std::num::NonZeroUsize;
 
 use plmkit_contract::{Column, Stop, Widths};
-use plmkit_esm2::cuda::MemoryAsked;
-use plmkit_esm2::{Dtype, EsmError, KernelKind, Varlen};
+use plmkit_esm2::cuda::{MemoryAsked, Pass};
+use plmkit_esm2::{EsmError, KernelKind, Varlen};
 use tch::Tensor;
 
 use crate::CudaError;
@@ -52,7 +52,12 @@ impl TorchModel {
         match asked {
             MemoryAsked::Used => {}
             MemoryAsked::Release => cuda_release()?,
-            MemoryAsked::Reserve { largest, columns } => self.reserve(*largest, columns)?,
+            MemoryAsked::Reserve {
+                largest: (sequences, tokens),
+                columns,
+            } => {
+                self.reserve(*sequences, *tokens, columns)?;
+            }
         }
         let used = cuda_used(gpu).ok();
         Ok(used.map(|(now, peak)| (now as u64 >> 20, peak as u64 >> 20)))
@@ -61,7 +66,8 @@ impl TorchModel {
     /// Allocates page-locked memory for batches of up to `sequences` and `tokens`.
     fn reserve(
         &self,
-        (sequences, tokens): (usize, usize),
+        sequences: usize,
+        tokens: usize,
         columns: &[Column],
     ) -> Result<(), CudaError> {
         let (widths, f32) = (self.widths, size_of::<f32>());
@@ -76,18 +82,13 @@ impl TorchModel {
         Transfer::reserve(&sizes)
     }
 
-    /// Begins to compute `columns` of a batch, which need the first `depth` layers. All heads that they need are there.
-    pub(crate) fn submit(
-        &self,
-        batch: Varlen<'_>,
-        columns: &[Column],
-        (depth, dtype): (usize, Dtype),
-    ) -> Result<Pending, CudaError> {
-        let transfer = &self.transfer;
+    /// Begins a pass over a batch. All heads that it needs are there.
+    pub(crate) fn submit(&self, batch: Varlen<'_>, pass: &Pass) -> Result<Pending, CudaError> {
+        let (transfer, columns) = (&self.transfer, &pass.columns[..]);
         let by_residue = |column: &Column| matches!(column, Column::Residues(_) | Column::Logits);
         let rows = self.gpu().is_some() && columns.iter().any(by_residue);
         let _no_grad = tch::no_grad_guard();
-        let (batch, copied_in) = DeviceBatch::new(batch, kind_of(dtype), transfer, rows)?;
+        let (batch, copied_in) = DeviceBatch::new(batch, kind_of(pass.dtype), transfer, rows)?;
         let begin = transfer.record()?;
         let wanted = columns.contains(&Column::Contacts);
         let contacts = match &self.contact {
@@ -104,7 +105,7 @@ impl TorchModel {
         set_threads(self.threads);
         let embedded = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
         self.encoder
-            .forward(embedded, &batch, depth, &mut collector)?;
+            .forward(embedded, &batch, pass.depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
         if let (Some(contacts), Some((_, place))) = (

@@ -221,8 +221,8 @@ impl<'a> Combining<'a> {
         let expected = dataset.digest();
         provenance.inputs = vec![expected.to_string()];
         let mut advance = |rows| advance(rows, expected.rows());
-        let options = (&provenance, self.config.rows_per_file.get());
-        let (files, written) = write(new, dataset, options, &mut advance, stop)?;
+        let rows_per_file = self.config.rows_per_file.get();
+        let (files, written) = write(new, dataset, &provenance, rows_per_file, &mut advance, stop)?;
         let counts = (files.len(), written.rows());
         let listed = self.listing(files, work, written.rows());
         write_report(&new.work()?.join(DATASET_FILE), &listed.to_json())?;
@@ -357,7 +357,8 @@ fn check_own(out: &Path, listed: &ListedDataset) -> Result<(), StoreError> {
 fn write(
     new: &NewFolder,
     dataset: &Dataset,
-    (provenance, rows_per_file): (&Provenance, u64),
+    provenance: &Provenance,
+    rows_per_file: u64,
     mut advance: impl FnMut(u64),
     stop: &Stop,
 ) -> Result<(Vec<ListedFile>, RowDigest), DatasetError> {

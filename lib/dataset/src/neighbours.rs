@@ -129,13 +129,13 @@ pub fn neighbours(
     let mut count = 0;
     loop {
         let most = plan.queries as usize;
-        let some = Queries::read(queries, &mut rows, (most, config.metric), stop)?;
+        let some = Queries::read(queries, &mut rows, most, config.metric, stop)?;
         if some.keys.is_empty() {
             break;
         }
         search.run(&some, &mut advance)?;
         let write = |hits: &_| Ok(table.write(hits)?);
-        count += hits::each_batch(&schema, some, (targets, config.metric), write, stop)?;
+        count += hits::each_batch(&schema, some, targets, config.metric, write, stop)?;
     }
     table.finish()?;
     Ok(count)

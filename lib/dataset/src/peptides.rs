@@ -37,7 +37,9 @@ pub enum PlaceFormat {
 pub fn write_peptides(
     dataset: &Dataset,
     ids: Option<&AskedIds>,
-    (format, out, force): (PlaceFormat, &Path, bool),
+    format: PlaceFormat,
+    out: &Path,
+    force: bool,
     stop: &Stop,
 ) -> Result<[u64; 2], DatasetError> {
     if dataset.samples().len() > 1 {

@@ -54,13 +54,14 @@ pub struct SummaryLine {
 /// If there is no file, or one is not as `verify` requires.
 pub fn embeddings_at(
     path: &Path,
-    (verify, of_last_run): (bool, bool),
+    verify: bool,
+    of_last_run: bool,
     warn: impl Fn(&Path, &str),
     stop: &Stop,
 ) -> Result<Vec<(PathBuf, PathBuf)>, DatasetError> {
     let mut found = Vec::new();
     if verify {
-        for dataset in datasets_at(path, (of_last_run, false), warn, stop)? {
+        for dataset in datasets_at(path, of_last_run, false, warn, stop)? {
             dataset.verify(stop)?;
             let parts = dataset.parts.into_iter();
             found.extend(parts.map(|part| (dataset.path.clone(), part.path)));
@@ -80,7 +81,8 @@ pub fn embeddings_at(
 /// Opens the datasets at a path. `warn` is told which samples are left out: those that the last run did not validate and, if asked for, those whose validation failed.
 fn datasets_at(
     path: &Path,
-    (of_last_run, without_failed): (bool, bool),
+    of_last_run: bool,
+    without_failed: bool,
     warn: impl Fn(&Path, &str),
     stop: &Stop,
 ) -> Result<Vec<Dataset>, DatasetError> {
@@ -130,7 +132,7 @@ impl Dataset {
         if samples_in(path).unwrap_or_default().is_empty() {
             return Self::open(path, on_failed, stop);
         }
-        let samples = datasets_at(path, (false, true), warn, stop)?;
+        let samples = datasets_at(path, false, true, warn, stop)?;
         Self::join(path, samples).ok_or_else(|| none_at(path))
     }
 

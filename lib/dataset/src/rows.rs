@@ -112,7 +112,7 @@ pub fn write_rows(
     let file = create(config.out)?;
     if config.format == RowFormat::Npy {
         let (mut matrix, mut ids) = (file, create(&ids_beside(config.out))?);
-        matrix.append(&header(layout.dtype, (expected, layout.dim)))?;
+        matrix.append(&header(layout.dtype, expected, layout.dim))?;
         let column = layout.columns[place].to_string();
         each(&mut |batch| {
             matrix.append(bytes(&batch[&*column], layout.dtype))?;
@@ -177,7 +177,7 @@ fn lines(batch: &RecordBatch) -> String {
 /// The header of a matrix of this shape.
 ///
 /// Source: <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>.
-fn header(dtype: StoreDtype, (rows, dim): (u64, usize)) -> Vec<u8> {
+fn header(dtype: StoreDtype, rows: u64, dim: usize) -> Vec<u8> {
     let descr = match dtype {
         StoreDtype::F32 => "<f4",
         StoreDtype::F16 => "<f2",

@@ -56,7 +56,8 @@ impl ColumnWriter {
         &self,
         layout: &EmbeddingLayout,
         packed: &PackedBatch,
-        (rows, values): (&[OutputRow], Vec<Buffer<f32>>),
+        rows: &[OutputRow],
+        values: Vec<Buffer<f32>>,
     ) -> Result<RecordBatch, ArrowError> {
         let mut arrays = key_columns(layout, packed, rows)?;
         let mut values: Vec<_> = self.sources.iter().copied().zip(values).collect();
@@ -80,7 +81,7 @@ impl ColumnWriter {
             let own = values.iter_mut().find(|(source, _)| *source == column);
             let own = own.map(|(_, values)| std::mem::take(values));
             let own = own.unwrap_or_default();
-            arrays.push(self.array((field.data_type(), layout.dtype), lengths, own)?);
+            arrays.push(self.array(field.data_type(), layout.dtype, lengths, own)?);
         }
         RecordBatch::try_new(Arc::clone(&schema), arrays)
     }
@@ -101,20 +102,19 @@ impl ColumnWriter {
     /// Makes an array of type `kind` from `values`, stored as `dtype`. The rows of a list array have `lengths` items.
     fn array(
         &self,
-        (kind, dtype): (&DataType, StoreDtype),
+        kind: &DataType,
+        dtype: StoreDtype,
         lengths: impl Iterator<Item = usize>,
         values: Buffer<f32>,
     ) -> Result<ArrayRef, ArrowError> {
         Ok(match kind {
             DataType::List(item) => {
-                let kind = (item.data_type(), dtype);
-                let items = self.array(kind, std::iter::empty(), values)?;
+                let items = self.array(item.data_type(), dtype, std::iter::empty(), values)?;
                 let offsets = OffsetBuffer::from_lengths(lengths);
                 Arc::new(ListArray::try_new(Arc::clone(item), offsets, items, None)?)
             }
             DataType::FixedSizeList(item, dim) => {
-                let kind = (item.data_type(), dtype);
-                let items = self.array(kind, std::iter::empty(), values)?;
+                let items = self.array(item.data_type(), dtype, std::iter::empty(), values)?;
                 let item = Arc::clone(item);
                 Arc::new(FixedSizeListArray::try_new(item, *dim, items, None)?)
             }

@@ -200,7 +200,7 @@ impl Engine {
         let (model, loaded) = self.model.load(config, inputs.largest_batch, stop)?;
         // Those of a GPU may not compile.
         work.provenance = provenance.with(KERNELS, model.info().kernels.as_str());
-        let outcome = work.embed(&folder, (model, loaded), stop, report);
+        let outcome = work.embed(&folder, model, loaded, stop, report);
         let outcome = match (outcome, folder.check()) {
             // Whatever it failed of: its files are those of another run, or gone.
             (Err(_), Err(lost)) => return Err(lost.into()),

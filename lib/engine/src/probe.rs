@@ -58,7 +58,7 @@ impl Engine {
             return Ok(found);
         }
         if let Some(model) = model {
-            measure(&self.config, (model, &columns), (events, stop), &mut size)?;
+            measure(&self.config, model, &columns, events, stop, &mut size)?;
         }
         match output.map_or(Ok(()), |output| write_sealed(output, &size)) {
             // On a file system without locks, another process may have measured at the same time.
@@ -108,8 +108,10 @@ fn existing(
 /// Computes larger and larger batches until memory runs out.
 fn measure(
     config: &RunConfig,
-    (model, columns): (&Esm2, &[Column]),
-    (events, stop): (Option<&Path>, &Stop),
+    model: &Esm2,
+    columns: &[Column],
+    events: Option<&Path>,
+    stop: &Stop,
     size: &mut BatchSize,
 ) -> Result<(), EngineError> {
     let info = model.info();

@@ -25,7 +25,8 @@ impl Work<'_> {
     pub(crate) fn embed(
         &self,
         folder: &RunFolder,
-        (model, loaded): (&Esm2, Option<LoadTimes>),
+        model: &Esm2,
+        loaded: Option<LoadTimes>,
         stop: &Stop,
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
@@ -60,7 +61,7 @@ impl Work<'_> {
             saved: inputs.workload(|index| index < first).tokens,
         });
         let mut embedder = Embedder::new(config, &self.layout.columns, model, stop);
-        let computed = pipeline::run(self, &mut embedder, (&mut blocks, &mut events), report);
+        let computed = pipeline::run(self, &mut embedder, &mut blocks, &mut events, report);
         report(RunProgress::Ended);
         let rejected_rows = blocks.rejected();
         let rejected = rejected_rows.len() as u64;

@@ -80,8 +80,8 @@ impl ParitySample {
             if sequences.is_empty() {
                 return Ok(parity);
             }
-            let expected = self.compute((exact, Dtype::F32), &sequences, stop)?;
-            let found = self.compute((model, dtype), &sequences, stop)?;
+            let expected = self.compute(exact, Dtype::F32, &sequences, stop)?;
+            let found = self.compute(model, dtype, &sequences, stop)?;
             let mut start = 0;
             for sequence in sequences {
                 let end = start + sequence.len() - 2;
@@ -99,7 +99,8 @@ impl ParitySample {
     /// Computes the last layer of each residue, `(residues of all sequences, dim)`, and its logits if they are compared.
     fn compute(
         &self,
-        (model, dtype): (&Esm2, Dtype),
+        model: &Esm2,
+        dtype: Dtype,
         sequences: &[Vec<u8>],
         stop: &Stop,
     ) -> Result<Vec<Buffer<f32>>, EsmError> {

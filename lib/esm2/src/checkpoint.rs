@@ -70,7 +70,8 @@ pub(crate) fn identify(
 /// Loads the folder or weight file `model` for plmkit's CPU kernels.
 pub(crate) fn load_cpu(
     model: &Path,
-    kernels: (Isa, Dtype),
+    isa: Isa,
+    dtype: Dtype,
     known: &str,
     stop: &Stop,
 ) -> Result<(CheckpointInfo, CpuModel), EsmError> {
@@ -79,10 +80,10 @@ pub(crate) fn load_cpu(
             if stop.requested() {
                 return Err(EsmError::Stopped);
             }
-            pool.install(|| layer(tensors, number, kernels))
+            pool.install(|| layer(tensors, number, isa, dtype))
         });
         let layers = Layers::Packed(layers.collect::<Result<_, _>>()?);
-        cpu_model(tensors, kernels.0, layers)
+        cpu_model(tensors, isa, layers)
     })
 }
 
@@ -90,7 +91,7 @@ pub(crate) fn load_cpu(
 pub(crate) fn stream(model: &Path, isa: Isa) -> Result<CpuModel, EsmError> {
     let (pool, tensors) = (pool()?, CheckpointTensors::open(model)?);
     let mut model = cpu_model(&tensors, isa, Layers::Packed(Vec::new()))?;
-    let packed = move |number| pool.install(|| layer(&tensors, number, (isa, Dtype::F32)));
+    let packed = move |number| pool.install(|| layer(&tensors, number, isa, Dtype::F32));
     model.layers = Layers::Stored(Box::new(packed));
     Ok(model)
 }

@@ -3,10 +3,11 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use plmkit_contract::{Column, Dtype, Stop};
+use plmkit_contract::{Dtype, Stop};
 use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
 
 use crate::buffers::Buffer;
+use crate::cuda::Pass;
 use crate::error::EsmError;
 use crate::threads::threads;
 use crate::varlen::Varlen;
@@ -31,30 +32,29 @@ pub(crate) enum Layers {
 }
 
 impl CpuModel {
-    /// Computes `columns` of a batch, which need the first `depth` layers, in a type, into `values`. `x` is memory for
-    /// `(total_tokens, hidden)`.
+    /// Computes the columns of a pass over a batch into `values`. `x` is memory for `(total_tokens, hidden)`.
     pub(crate) fn compute(
         &self,
         batch: Varlen<'_>,
-        (columns, values): (&[Column], &mut [Buffer<f32>]),
-        (depth, dtype): (usize, Dtype),
+        pass: &Pass,
+        values: &mut [Buffer<f32>],
         x: &mut [f32],
         stop: &Stop,
     ) -> Result<(), EsmError> {
         let sequences: Vec<Range<usize>> = batch.spans().collect();
         let places = values.iter_mut().map(|values| &mut values[..]);
-        let places = columns.iter().copied().zip(places).collect();
+        let places = pass.columns.iter().copied().zip(places).collect();
         let mut collector = Collector::new(&self.readout, &sequences, places, threads(), stop)?;
         self.embedding.apply(batch.tokens(), &sequences, x);
         collector.hidden(0, x)?;
         let mut encoder = self.encoder.borrow_mut();
         let mut forward = |first, layers: &[Layer]| {
-            encoder.forward(x, (first, layers), dtype == Dtype::F32, &mut collector)
+            encoder.forward(x, first, layers, pass.dtype == Dtype::F32, &mut collector)
         };
         match &self.layers {
-            Layers::Packed(layers) => forward(0, &layers[..depth])?,
+            Layers::Packed(layers) => forward(0, &layers[..pass.depth])?,
             Layers::Stored(pack) => {
-                (0..depth)
+                (0..pass.depth)
                     .try_for_each(|number| Ok::<_, EsmError>(forward(number, &[pack(number)?])?))?;
             }
         }

@@ -87,7 +87,7 @@ pub fn cpu_rate(
     let mut batch = || -> Result<(), EsmError> {
         let mut collector = Collector::new(&readout, &sequences, Vec::new(), threads(), stop)?;
         let layers = std::slice::from_ref(&layer);
-        encoder.forward(&mut x, (0, layers), dtype == Dtype::F32, &mut collector)?;
+        encoder.forward(&mut x, 0, layers, dtype == Dtype::F32, &mut collector)?;
         Ok(())
     };
     batch()?;

@@ -9,7 +9,7 @@ use plmkit_contract::{Column, Stop};
 use crate::checkpoint;
 use crate::compute_options::check_widths;
 use crate::cpu::CpuModel;
-use crate::cuda::{CudaModel, MemoryAsked, Opening};
+use crate::cuda::{CudaModel, MemoryAsked, Opening, Pass};
 use crate::threads::threads;
 use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo, Ticket, Varlen};
 
@@ -81,8 +81,7 @@ impl Esm2 {
         let started = Instant::now();
         let resolved = options.resolve()?;
         let (mut info, backend) = if let Some(isa) = resolved.isa {
-            let kernels = (isa, resolved.dtype);
-            let (checkpoint, cpu) = checkpoint::load_cpu(model, kernels, known, stop)?;
+            let (checkpoint, cpu) = checkpoint::load_cpu(model, isa, resolved.dtype, known, stop)?;
             let info = ModelInfo::new(checkpoint, None, resolved.dtype, resolved.kernels);
             (info, Backend::Cpu(Box::new(cpu)))
         } else {
@@ -190,16 +189,22 @@ impl Esm2 {
         let Some(depth) = self.info.depth(columns)? else {
             return Ok(Ticket::default());
         };
-        let (widths, how) = (self.info.config().widths(), (depth, dtype));
+        let widths = self.info.config().widths();
         let mut values = batch.buffers(columns, widths, &self.buffers);
+        let columns = columns.to_vec();
+        let pass = Pass {
+            columns,
+            depth,
+            dtype,
+        };
         match &self.backend {
             Backend::Cpu(model) => {
                 let mut x = self.buffers.take(batch.total_tokens() * widths.dim);
-                model.compute(batch, (columns, &mut values), how, &mut x, stop)?;
+                model.compute(batch, &pass, &mut values, &mut x, stop)?;
                 Ok(Ticket::of(values))
             }
             Backend::Cuda(model) => {
-                let ticket = model.submit(batch, (columns, values), how)?;
+                let ticket = model.submit(batch, &pass, values)?;
                 if self.info.gpu.is_some() {
                     return Ok(ticket);
                 }

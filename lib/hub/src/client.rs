@@ -79,7 +79,7 @@ impl<'a> Client<'a> {
                         headers.get_or_insert(answer.headers().clone());
                     }
                 }
-                status => self.wait(named, (status, text("retry-after")), token.is_some())?,
+                status => self.wait(named, status, text("retry-after"), token.is_some())?,
             }
         }
         Err(HubError::answer(named, "too many redirects"))
@@ -89,7 +89,8 @@ impl<'a> Client<'a> {
     fn wait(
         &self,
         named: &str,
-        (status, told): (u16, Option<&str>),
+        status: u16,
+        told: Option<&str>,
         has_token: bool,
     ) -> Result<(), HubError> {
         let told = told.and_then(|told| seconds(told, Utc::now()));

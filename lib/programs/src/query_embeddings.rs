@@ -25,7 +25,8 @@ use plmkit_store::{FileKind, Replaceable, TableFormat, is_line_of};
 pub fn open(
     dataset: &Path,
     inputs: &[NamedPath],
-    (outputs, own): (&[NamedPath], &[Replaceable]),
+    outputs: &[NamedPath],
+    own: &[Replaceable],
     stop: &Stop,
 ) -> Result<Dataset, Fault> {
     ensure_no_stream(outputs)?;
@@ -179,7 +180,8 @@ impl HitsArgs {
 pub fn search(
     config: &NeighboursConfig,
     datasets: [&Dataset; 2],
-    shown: (ProgressMode, bool),
+    mode: ProgressMode,
+    quiet: bool,
     stop: &Stop,
 ) -> Result<u64, Fault> {
     let tell = |plan: &Plan| {
@@ -192,11 +194,12 @@ pub fn search(
             plural(plan.passes, "pass"),
         );
     };
-    Ok(neighbours(config, datasets, tell, rows_shown(shown), stop)?)
+    let shown = rows_shown(mode, quiet);
+    Ok(neighbours(config, datasets, tell, shown, stop)?)
 }
 
 /// Shows the progress of work that tells the rows as they are done, and the number of all, unless it is to be quiet.
-pub fn rows_shown((mode, quiet): (ProgressMode, bool)) -> impl FnMut(u64, u64) + Send {
+pub fn rows_shown(mode: ProgressMode, quiet: bool) -> impl FnMut(u64, u64) + Send {
     let mut progress = None;
     move |rows, all| {
         let start = || ProgressDisplay::start(mode, quiet, "rows", all);

@@ -105,8 +105,8 @@ pub fn prometheus_text(rows: &[GpuSample], runs: &[RunStatus]) -> String {
     write_all(&mut text, OF_GPU, &gpus);
     for metric in METRICS {
         let value = |row: &GpuSample| one((metric.value)(row).map(|value| metric.in_base(value)));
-        let named = (metric.kind(), metric.prometheus, metric.help);
-        write(&mut text, named, &gpus, value);
+        let (kind, name) = (metric.kind(), metric.prometheus);
+        write(&mut text, kind, name, metric.help, &gpus, value);
     }
     let runs = runs.iter();
     let runs: Vec<_> = runs
@@ -170,14 +170,16 @@ fn waits(run: &RunStatus) -> Vec<Value> {
 
 fn write_all<T: ?Sized>(text: &mut String, metrics: &[Metric<T>], items: &[(&T, Labels)]) {
     for &(kind, name, help, values) in metrics {
-        write(text, (kind, name, help), items, values);
+        write(text, kind, name, help, items, values);
     }
 }
 
 /// Writes a metric of all items. A value that is unknown or not finite has no line. A metric without lines is left out.
 fn write<T: ?Sized>(
     text: &mut String,
-    (kind, name, help): (&str, &str, &str),
+    kind: &str,
+    name: &str,
+    help: &str,
     items: &[(&T, Labels)],
     values: impl Fn(&T) -> Vec<Value>,
 ) {

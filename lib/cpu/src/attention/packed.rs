@@ -56,7 +56,7 @@ impl<'a> Packed<'a> {
         unsafe {
             let queries = scores.add(MOST_ROWS * MOST_KEYS);
             // Keys past the end have score 0.
-            pack_keys::<S>(keys, words, (queries, wide), length, |row, to| {
+            pack_keys::<S>(keys, words, queries, wide, length, |row, to| {
                 if row < length {
                     P::convert(to, qkv.at(row).add(channel), dim, 1.0);
                 } else {
@@ -282,7 +282,8 @@ impl<'a> Packed<'a> {
 pub(super) unsafe fn pack_keys<S: Simd>(
     panels: *mut f32,
     words: usize,
-    (some, stride): (*mut f32, usize),
+    some: *mut f32,
+    stride: usize,
     count: usize,
     convert: impl Fn(usize, *mut f32),
 ) {

@@ -125,7 +125,7 @@ impl<U: TileUnit> Head<'_, U> {
         let (keys, values) = (self.channel + hidden, self.channel + 2 * hidden);
         let (length, words) = (length.next_multiple_of(SIDE), wide / 2);
         unsafe {
-            pack_keys::<U::F>(self.keys, words, (self.scores, words), length, |row, to| {
+            pack_keys::<U::F>(self.keys, words, self.scores, words, length, |row, to| {
                 for at in (0..wide).step_by(HALVES) {
                     let low = self.load(row, keys, at);
                     let high = self.load(row, keys, at + 16);

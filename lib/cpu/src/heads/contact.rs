@@ -69,7 +69,8 @@ impl<'a> Contacts<'a> {
         heads: usize,
         sequences: &[Range<usize>],
         out: &'a mut [f32],
-        (isa, threads): (Isa, NonZeroUsize),
+        isa: Isa,
+        threads: NonZeroUsize,
     ) -> Result<Self, OutOfMemory> {
         let residues: usize = sequences.iter().map(|span| span.len() - 2).sum();
         out.fill(0.0);
@@ -148,7 +149,7 @@ impl<'a> Contacts<'a> {
             let length = span.len() - 2;
             let maps = take(&mut maps, length * length);
             let rows = take(&mut rows, length * self.head.weight.len());
-            finish(self.head, maps, rows, (self.isa, self.threads))?;
+            finish(self.head, maps, rows, self.isa, self.threads)?;
         }
         Ok(())
     }
@@ -214,7 +215,8 @@ fn finish(
     head: &ContactHead,
     maps: &mut [f32],
     rows: &[f32],
-    (isa, threads): (Isa, NonZeroUsize),
+    isa: Isa,
+    threads: NonZeroUsize,
 ) -> Result<(), OutOfMemory> {
     let all = head.weight.len();
     let length = rows.len() / all;
@@ -265,7 +267,8 @@ mod tests {
     fn written_out(
         layers: &[Vec<f32>],
         head: &ContactHead,
-        (heads, dim): (usize, usize),
+        heads: usize,
+        dim: usize,
         span: Range<usize>,
     ) -> Vec<f64> {
         let (hidden, length) = (heads * dim, span.len() - 2);
@@ -329,13 +332,14 @@ mod tests {
             .collect();
         let expected: Vec<f64> = sequences
             .iter()
-            .flat_map(|span| written_out(&qkv, &head, (heads, dim), span.clone()))
+            .flat_map(|span| written_out(&qkv, &head, heads, dim, span.clone()))
             .collect();
         for isa in Isa::available() {
             let results = [1, 3].map(|threads| {
                 let mut out = vec![f32::NAN; expected.len()];
-                let with = (isa, NonZeroUsize::new(threads).unwrap());
-                let mut contacts = Contacts::new(&head, heads, &sequences, &mut out, with).unwrap();
+                let threads = NonZeroUsize::new(threads).unwrap();
+                let mut contacts =
+                    Contacts::new(&head, heads, &sequences, &mut out, isa, threads).unwrap();
                 for qkv in &qkv {
                     contacts.add(Rows::new(qkv, 3 * heads * dim)).unwrap();
                 }

@@ -156,7 +156,7 @@ impl Combining<'_> {
                         let known = |number| self.known.get(number).copied();
                         let rows = number.map_or(Some(&*own), known);
                         let rows = rows.ok_or_else(|| without_row(&records[0], &path))?;
-                        self.copy_rows(rows, records, &path, (folder, &mut run), stop)?;
+                        self.copy_rows(rows, records, &path, folder, &mut run, stop)?;
                     }
                     (count, batches) = (0, Vec::new());
                 }
@@ -175,7 +175,8 @@ impl Combining<'_> {
         rows: &[Part],
         records: &[AliasRow<'_>],
         path: &Path,
-        (folder, run): (&Path, &mut (Vec<RecordBatch>, usize)),
+        folder: &Path,
+        run: &mut (Vec<RecordBatch>, usize),
         stop: &Stop,
     ) -> Result<(), DatasetError> {
         let mut ordinals: Vec<u64> = records.iter().map(|record| record.representative).collect();

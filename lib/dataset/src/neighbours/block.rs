@@ -107,7 +107,8 @@ impl Queries {
     pub(super) fn read(
         source: Source<'_>,
         merge: &mut Merge<'_>,
-        (most, metric): (usize, Metric),
+        most: usize,
+        metric: Metric,
         stop: &Stop,
     ) -> Result<Self, DatasetError> {
         let mut queries = Self {
@@ -185,7 +186,8 @@ impl Block {
     pub(super) fn pack(
         source: Source<'_>,
         rows: &RecordBatch,
-        (metric, old): (Metric, Option<Self>),
+        metric: Metric,
+        old: Option<Self>,
         stop: &Stop,
     ) -> Result<Self, DatasetError> {
         let (values, squares) = source.vectors(rows, metric, stop)?;

@@ -70,7 +70,8 @@ pub(super) fn schema(datasets: [&Dataset; 2], is_short: bool) -> SchemaRef {
 pub(super) fn each_batch(
     schema: &SchemaRef,
     queries: Queries,
-    (targets, metric): (Source<'_>, Metric),
+    targets: Source<'_>,
+    metric: Metric,
     mut write: impl FnMut(&RecordBatch) -> Result<(), DatasetError>,
     stop: &Stop,
 ) -> Result<u64, DatasetError> {

@@ -70,14 +70,14 @@ impl Search<'_> {
         block: &mut Option<Block>,
         rows: &RecordBatch,
     ) -> Result<(), DatasetError> {
-        let packed = Block::pack(self.targets, rows, (self.metric, block.take()), self.stop)?;
+        let packed = Block::pack(self.targets, rows, self.metric, block.take(), self.stop)?;
         let (mut products, mut found) = (Vec::new(), Vec::new());
         // Each thread begins with other queries, so that they seldom wait for the same lock.
         let thread = rayon::current_thread_index().unwrap_or(0);
         let first = thread * queries.chunks() / self.threads;
         for chunk in (first..queries.chunks()).chain(0..first) {
             StoreError::check(self.stop)?;
-            self.compare_chunk((queries, chunk), &packed, &mut products, &mut found);
+            self.compare_chunk(queries, chunk, &packed, &mut products, &mut found);
         }
         *block = Some(packed);
         Ok(())
@@ -86,7 +86,8 @@ impl Search<'_> {
     /// Compares a chunk of queries with a block of targets.
     fn compare_chunk(
         &self,
-        (queries, chunk): (&Queries, usize),
+        queries: &Queries,
+        chunk: usize,
         block: &Block,
         products: &mut Vec<f32>,
         found: &mut Vec<(f32, usize)>,
@@ -103,16 +104,18 @@ impl Search<'_> {
         let mut nearest = queries.nearest(chunk);
         for (row, nearest) in nearest.iter_mut().enumerate() {
             let products = &products[row * targets..(row + 1) * targets];
-            self.add((queries, first + row), block, (products, found), nearest);
+            self.add(queries, first + row, block, products, found, nearest);
         }
     }
 
     /// Adds the targets of a block to the nearest of a query, given its products with them.
     fn add(
         &self,
-        (queries, query): (&Queries, usize),
+        queries: &Queries,
+        query: usize,
         block: &Block,
-        (products, found): (&[f32], &mut Vec<(f32, usize)>),
+        products: &[f32],
+        found: &mut Vec<(f32, usize)>,
         nearest: &mut BinaryHeap<Hit>,
     ) {
         let vector = queries.vector(query);

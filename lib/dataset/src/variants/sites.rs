@@ -58,7 +58,7 @@ impl Sites {
     }
 
     /// Sees residues of a protein, from a position on.
-    pub fn see(&mut self, id: &str, (length, first): (u32, u32), residues: &[u8]) {
+    pub fn see(&mut self, id: &str, length: u32, first: u32, residues: &[u8]) {
         let Some(protein) = self.proteins.get_mut(id) else {
             return;
         };
@@ -88,7 +88,7 @@ impl Sites {
         }
         let places = dataset.places(&[Column::LogProbs.to_string()])?;
         for (sample, dataset) in dataset.samples().iter().enumerate() {
-            self.read_residues((sample, dataset), stop)?;
+            self.read_residues(sample, dataset, stop)?;
         }
         let mut ids = AskedIds::default();
         self.proteins.keys().for_each(|id| ids.add(id));
@@ -115,7 +115,8 @@ impl Sites {
 
     fn read_residues(
         &mut self,
-        (sample, dataset): (usize, &Dataset),
+        sample: usize,
+        dataset: &Dataset,
         stop: &Stop,
     ) -> Result<(), DatasetError> {
         // The asked records that fasta-shard left out because another record has their residues, by the ordinal of that one.
@@ -149,8 +150,8 @@ impl Sites {
                 if *protein.key.get_or_insert(key) != key {
                     return Err(several(&path, row.key.id));
                 }
-                let (span, residues) = ((row.key.length, row.key.start + 1), row.sequence);
-                self.see(row.key.id, span, residues.as_bytes());
+                let (length, first) = (row.key.length, row.key.start + 1);
+                self.see(row.key.id, length, first, row.sequence.as_bytes());
             }
         }
         Ok(())

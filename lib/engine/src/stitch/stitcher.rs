@@ -101,7 +101,8 @@ impl Stitcher {
     /// after its last window, with the values of each requested column, or the reason of its first rejected window.
     pub(crate) fn add(
         &mut self,
-        (row, window): (usize, RowSpan),
+        row: usize,
+        window: RowSpan,
         tokens: &[u8],
         values: Result<Vec<&[f32]>, Reason>,
     ) -> Option<Result<OutputRow, Reason>> {
@@ -237,7 +238,7 @@ mod tests {
             })
             .collect();
         let tokens = &TOKENS[window.start as usize..][..window.residues];
-        stitcher.add((4, window), tokens, Ok(values))
+        stitcher.add(4, window, tokens, Ok(values))
     }
 
     #[test]
@@ -272,10 +273,10 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert!(!stitcher.is_lost(window(0, 2)));
         assert_eq!(add(&mut stitcher, window(0, 2), 0.0), None);
-        let lost = stitcher.add((5, window(1, 3)), &TOKENS[1..4], Err(Reason::NotFinite));
+        let lost = stitcher.add(5, window(1, 3), &TOKENS[1..4], Err(Reason::NotFinite));
         assert_eq!(lost, None);
         assert!(stitcher.is_lost(window(3, 2)));
-        let lost = stitcher.add((6, window(3, 2)), &TOKENS[3..], Err(Reason::OutOfMemory));
+        let lost = stitcher.add(6, window(3, 2), &TOKENS[3..], Err(Reason::OutOfMemory));
         assert_eq!(lost, Some(Err(Reason::NotFinite)), "the first reason");
 
         assert!(!stitcher.is_lost(window(0, 4)));

@@ -78,7 +78,8 @@ fn layer_norm(tensors: &CheckpointTensors, module: &str) -> LayerNorm {
 pub(super) fn layer(
     tensors: &CheckpointTensors,
     number: usize,
-    (isa, dtype): (Isa, Dtype),
+    isa: Isa,
+    dtype: Dtype,
 ) -> Result<Layer, EsmError> {
     let config = tensors.config();
     let layer = layer_name(number);

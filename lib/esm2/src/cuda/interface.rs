@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::device::Device;
 
 /// What [`Version`] returns. The program refuses every other library: both are built from one source.
-pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 3");
+pub const VERSION: &str = concat!("plmkit ", env!("CARGO_PKG_VERSION"), ", interface 4");
 
 /// Returns [`VERSION`], ended by 0. Every version of the library has this function, `plmkit_cuda_version`.
 pub type Version = unsafe extern "C" fn() -> *const c_char;
@@ -24,9 +24,8 @@ pub struct Functions {
     /// Loads the model of an [`Opening`] and answers with its [`ModelInfo`](crate::ModelInfo) and log lines, `Vec<Note>`. Polls the
     /// flag, which is true if the program is to stop and lives as long as the process. Returns the model; null after a refusal.
     pub open: unsafe extern "C" fn(Bytes, *const AtomicBool, Answer) -> *mut c_void,
-    /// Begins to compute columns, which need the first so many layers, in a type, for a batch: `(&[Column], usize, Dtype)`. Their heads
-    /// exist. Answers with `()`. Has read the batch when it returns. Returns a ticket; null after a refusal. One thread at a time may
-    /// use a model.
+    /// Begins a [`Pass`], whose heads exist, over a batch. Answers with `()`. Has read the batch when it returns. Returns a ticket;
+    /// null after a refusal. One thread at a time may use a model.
     pub submit: unsafe extern "C" fn(*const c_void, Batch, Bytes, Answer) -> *mut c_void,
     /// Waits for a ticket, writes its columns to so many places and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device
     /// measured them. Without places, drops the computation. The ticket ends in any case.
@@ -104,6 +103,17 @@ pub struct Opening {
     pub profile: bool,
     /// CPU threads.
     pub threads: NonZeroUsize,
+}
+
+/// What a forward pass computes.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Pass {
+    /// The columns.
+    pub columns: Vec<Column>,
+    /// The number of layers that they need.
+    pub depth: usize,
+    /// The type of the computation.
+    pub dtype: Dtype,
 }
 
 /// The GPU of a model.

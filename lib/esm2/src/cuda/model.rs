@@ -5,13 +5,13 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use plmkit_contract::{Column, Dtype, Exit, Stop};
+use plmkit_contract::{Exit, Stop};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::find::functions;
 use super::interface::{
-    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place,
+    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Pass, Place,
 };
 use crate::buffers::Buffer;
 use crate::error::EsmError;
@@ -56,12 +56,12 @@ impl CudaModel {
         Ok((info, Self { functions, model }))
     }
 
-    /// Begins to compute `columns` of a batch, which need the first `depth` layers, in a type. `values` is memory for them.
+    /// Begins a pass over a batch. `values` is memory for its columns.
     pub(crate) fn submit(
         &self,
         batch: Varlen<'_>,
-        (columns, values): (&[Column], Vec<Buffer<f32>>),
-        (depth, dtype): (usize, Dtype),
+        pass: &Pass,
+        values: Vec<Buffer<f32>>,
     ) -> Result<Ticket, EsmError> {
         let lent = Batch {
             tokens: batch.tokens().as_ptr(),
@@ -71,7 +71,7 @@ impl CudaModel {
         };
         let mut computation = ptr::null_mut();
         // SAFETY: the model is open, and the arguments live for the call.
-        call::<()>(&(columns, depth, dtype), |request, answer| unsafe {
+        call::<()>(pass, |request, answer| unsafe {
             computation = (self.functions.submit)(self.model, lent, request, answer);
         })?;
         Ok(Ticket {

@@ -71,7 +71,7 @@ mod tests {
     use crate::{BiasGelu, SiluGate};
 
     /// What the kernels for f32 store.
-    fn exact(wide: &[f32], bias: Option<&[f32]>, (tokens, width): (usize, usize)) -> Vec<f32> {
+    fn exact(wide: &[f32], bias: Option<&[f32]>, tokens: usize, width: usize) -> Vec<f32> {
         let (wide, out) = (Buffer::of(wide, 0), Buffer::empty(tokens * width * 4));
         let bias = bias.map(|bias| Buffer::of(bias, 0));
         let launches = match &bias {
@@ -124,7 +124,8 @@ mod tests {
             let exact = exact(
                 &narrow(&wide),
                 bias.as_deref().map(narrow).as_deref(),
-                (tokens, width),
+                tokens,
+                width,
             );
             let rows = exact.chunks_exact(width).map(e4m3::quantised);
             let (expected, expected_scales): (Vec<_>, Vec<_>) = rows.unzip();

@@ -28,7 +28,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 
 use super::args::Args;
-use super::run::log_size;
 use super::session::Session;
 use crate::fasta_shard;
 use crate::pack_batches::{self, pack_shard};
@@ -109,8 +108,7 @@ impl Session {
                 // That of another machine or of other options is measured again.
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
-                let size = self.probe(&args, stop)?;
-                log_size(&size);
+                self.probe(&args, stop)?;
                 Ok(Exit::Done)
             }
             Request::Embed(files) => {
@@ -145,14 +143,14 @@ pub fn prepare(
     pack: &pack_batches::Args,
     stop: &Stop,
 ) -> Result<Vec<PathBuf>, Fault> {
-    let how = (pack.batch_tokens()?, pack.description, false);
+    let (capacity, description) = (pack.batch_tokens()?, pack.description);
     let folder = cut.out.clone();
     fasta_shard::run(cut, stop)?;
     let manifest: Manifest = read_sealed(&folder.join(MANIFEST_FILE))?;
     let pack = |shard: &ShardSummary| {
         let shard = folder.join(&shard.file);
         let out = shard.with_extension("arrow");
-        pack_shard(&shard, &out, how, stop).map(|_| out)
+        pack_shard(&shard, &out, capacity, description, false, stop).map(|_| out)
     };
     manifest.shards.iter().map(pack).collect()
 }

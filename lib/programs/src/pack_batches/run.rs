@@ -21,14 +21,20 @@ use super::report::{BatchesReport, summary, warning};
 /// The shard is damaged, or the output is of other work.
 pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     args.check_paths()?;
-    let capacity = args.batch_tokens()?;
-    let how = (capacity, args.description, args.force);
-    let (provenance, report, done) = pack_shard(&args.shard, &args.out, how, stop)?;
+    let (capacity, out) = (args.batch_tokens()?, &args.out);
+    let (provenance, report, done) = pack_shard(
+        &args.shard,
+        out,
+        capacity,
+        args.description,
+        args.force,
+        stop,
+    )?;
     if let Some(path) = &args.report {
         write_json(path, &BatchesReport::new(&provenance, &report))?;
     }
     let done = if done { "already complete: " } else { "" };
-    let out = path_text(&args.out);
+    let out = path_text(out);
     info!("{out}: {done}{}", summary(&report));
     match warning(&report) {
         Some((tier @ Tier::Critical, what)) => error!("{out}: {tier}: {what}"),
@@ -43,7 +49,9 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
 pub(crate) fn pack_shard(
     shard: &Path,
     out: &Path,
-    (capacity, description, force): (u32, bool, bool),
+    capacity: u32,
+    description: bool,
+    force: bool,
     stop: &Stop,
 ) -> Result<(Provenance, PackingReport, bool), Fault> {
     let mut shard = ShardReader::open(shard)?;

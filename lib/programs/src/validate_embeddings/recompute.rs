@@ -31,26 +31,9 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use crate::gpu_embed::threads as available;
 use crate::pack_batches::pack_shard;
 
-use super::args::Args;
+use super::args::{Args, Sampling};
 use super::progress::{Progress, Report};
 use super::rows::each_row;
-
-/// Which rows are computed again: how many in all, and the seed of their choice.
-#[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Sampling {
-    /// Rows to compute again in all, at least eight of each shard; 0: none [default: a tenth of the tokens, at most those of 66 rows]
-    #[arg(long, value_name = "ROWS", help_heading = "Spot check")]
-    pub(crate) sample: Option<u64>,
-
-    /// Seed of the choice of rows
-    #[arg(
-        long,
-        value_name = "NUMBER",
-        default_value_t = 0,
-        help_heading = "Spot check"
-    )]
-    pub(crate) seed: u64,
-}
 
 /// The model of a spot check. One sample after the other may use it.
 pub type SpotModel = Option<(RunConfig, Engine)>;
@@ -161,14 +144,13 @@ impl<'a> Sample<'a> {
         ]
         .map(|name| folder.path().join(name));
         let chosen = self.write_sample(&shard)?;
-        let how = (BATCH_TOKENS, false, true);
-        pack_shard(&shard, &batches, how, stop)?;
+        pack_shard(&shard, &batches, BATCH_TOKENS, false, true, stop)?;
         let first = files.first().map(|file| &file.provenance);
         let option = |name| first.and_then(|first| first.text_option(name));
         let scores = named::<Scores>(option(SCORES));
         let is_masked = scores == Some(Scores::Masked);
         if is_masked {
-            let text = positions_again((files, paths), &chosen)?;
+            let text = positions_again(files, paths, &chosen)?;
             fs::write(&positions, text)
                 .map_err(|error| cannot(&format!("write positions: {error}")))?;
         }
@@ -287,7 +269,8 @@ const MASKED_AGAIN: usize = 3;
 
 /// The table of the residues of the chosen rows that are masked again: a few of those with scores.
 fn positions_again(
-    (files, paths): (&[EmbeddedFile], &[PathBuf]),
+    files: &[EmbeddedFile],
+    paths: &[PathBuf],
     chosen: &HashSet<(u64, u32)>,
 ) -> Result<Vec<u8>, Fault> {
     let mut lines = vec![["id".to_owned(), "position".to_owned()]];

@@ -12,12 +12,19 @@ fn metrics_have_help_type_and_a_line_for_each_known_value() {
     let run = vec![("run", Some("a\"b\\c\nd".to_owned()))];
     let items = [(&Some(1e16), Vec::new()), (&Some(0.25), run)];
     let help = "names\\ a \"thing\"\nx";
-    let joules = ("counter", "plmkit_y_joules_total", help);
+    let joules = "plmkit_y_joules_total";
     let with_worker = |value: &Option<f64>| vec![("", vec![("worker", None)], *value)];
-    write(&mut text, joules, &items, with_worker);
+    write(&mut text, "counter", joules, help, &items, with_worker);
     let unknown = [(&None, Vec::new()), (&Some(f64::NAN), Vec::new())];
-    let never = ("gauge", "plmkit_never", "not there");
-    write(&mut text, never, &unknown, with_worker);
+    let never = "plmkit_never";
+    write(
+        &mut text,
+        "gauge",
+        never,
+        "not there",
+        &unknown,
+        with_worker,
+    );
     let expected = r#"# HELP plmkit_y_joules_total names\\ a "thing"\nx
 # TYPE plmkit_y_joules_total counter
 plmkit_y_joules_total 10000000000000000

@@ -89,7 +89,7 @@ impl LiveRun {
         };
         let recent = self.recent_batches.recent();
         RunStatus {
-            progress: progress(&summary, &recent, (state, silence_s)),
+            progress: progress(&summary, &recent, state, silence_s),
             state,
             recent,
             last_event: self.last_event,
@@ -102,7 +102,8 @@ impl LiveRun {
 fn progress(
     summary: &RunSummary,
     recent: &Recent,
-    (state, silence_s): (RunState, f64),
+    state: RunState,
+    silence_s: f64,
 ) -> LiveProgress {
     let saved = summary.setup.batches_saved.unwrap_or(0);
     let batches = saved + summary.total.batches;
