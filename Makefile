@@ -171,8 +171,8 @@ wheel: dist .venv/packaging/complete ## Make the Python package plmkit of what d
 	@scripts/wheel/wheel.sh
 
 wheel-check: build .venv/packaging/complete ## Make a wheel of what is built, install it where nothing else is and run the chain (seconds)
-	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "target/wheel-check/plmkit-$$(scripts/version.sh)-x86_64-linux"
-	@DIST=target/wheel-check PLATFORM=linux_x86_64 scripts/wheel/wheel.sh
+	@scripts/stage.sh $(or $(CARGO_TARGET_DIR),target)/release "target/wheel-check/plmkit-$$(scripts/version.sh)-$$(uname -m)-linux"
+	@DIST=target/wheel-check PLATFORM=linux_$$(uname -m) scripts/wheel/wheel.sh
 	@DIST=target/wheel-check PARTS=plain tests/delivery/check.sh
 
 dist-check: export GPU = library
@@ -192,7 +192,7 @@ conda: build .venv/conda/complete ## Write the Conda recipe of HEAD into dist/co
 	@containers/conda/recipe.sh dist/conda
 	PYTHONDONTWRITEBYTECODE=1 .venv/conda/bin/python tests/delivery/conda.py dist/conda
 
-aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less; AARCH64=gpu: the library for GPUs)
+aarch64-check: build ## Compile for aarch64 and run that under qemu: tests of the kernels, of the model, the demo (minutes, root; AARCH64=kernels: less; AARCH64="dist gpu": what is delivered)
 	@tests/delivery/aarch64.sh
 
 goldens: .venv/reference/complete ## Make the files of test-data again (fetches 5 GB of Python packages)

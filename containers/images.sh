@@ -5,7 +5,7 @@
 #   images.sh sif     dist/IMAGE.sif of each, from images that are built
 #
 # ENGINE: docker or podman [the first of them that is there]. REGISTRY: what the names begin with [ghcr.io/plmkit]. BASE: an image of
-# Debian 12 in place of the one that is pinned. `make dist`, with the same GPU, has made the programs before.
+# Debian 12 in place of the one that is pinned. `make dist`, with the same GPU, has made the programs before, on this kind of machine.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +20,7 @@ engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"
 images=(plmkit-cpu)
 [[ ${GPU:-} != 1 ]] || images+=(plmkit)
-programs=dist/plmkit-$version-x86_64-linux
+programs=dist/plmkit-$version-$machine-linux
 context=target/images/context
 
 build() {

@@ -10,7 +10,7 @@ class Staged(BuildHookInterface):
     def initialize(self, version, build_data):
         staged = Path(os.environ["PLMKIT_STAGED"])
         # What `make dist` builds runs with this glibc and newer ones; nothing in it depends on a version of Python.
-        build_data["tag"] = f"py3-none-{os.environ.get('PLATFORM', 'manylinux_2_28_x86_64')}"
+        build_data["tag"] = f"py3-none-{os.environ['PLATFORM']}"
         build_data["pure_python"] = False
         if self.metadata.name == "plmkit-cuda":
             library = staged / "lib/plmkit/libplmkit_cuda.so"

@@ -2,8 +2,10 @@
 # Compiles for aarch64 and runs what comes out under qemu's user mode. AARCH64 names what is done:
 #
 #   kernels   tests of the CPU kernels; the programs are compiled
-#   gpu       gpu-embed with the library for GPUs, on libtorch for CUDA and the stand-ins of gpu-load, as on a GH200; only if it is named,
-#             since it fetches 1 GB of wheels, and needs .venv/reference
+#   dist      what `make dist wheel` makes for that machine, with the library for GPUs: see check.sh; only if it is named, since it
+#             fetches 400 MB of wheels and takes half an hour
+#   gpu       the gpu-embed that dist has left, on libtorch for CUDA and the stand-ins of gpu-load, as on a GH200; only if it is named,
+#             since it fetches 600 MB more, and needs .venv/reference
 #   chain     tests of the model, layer by layer against the golden files; the demo, whose vectors are compared with this CPU's
 #
 # Installs Debian's cross compiler and qemu-user where they are missing, which needs root.
@@ -17,6 +19,7 @@ if [[ ${INSIDE_QEMU:-} != 1 ]]; then
     packages=()
     command -v aarch64-linux-gnu-g++ >/dev/null || packages+=(g++-aarch64-linux-gnu libc6-dev-arm64-cross)
     command -v qemu-aarch64 >/dev/null || packages+=(qemu-user)
+    [[ " $parts " != *" dist "* ]] || packages+=(fish man-db zsh)
     [[ ${#packages[@]} == 0 ]] || tests/install/packages.sh "${packages[@]}"
     rustup --quiet target add "$target"
     # In a user namespace of its own, whose programs for aarch64 the kernel gives to qemu; nobody else's are concerned.
@@ -46,19 +49,22 @@ for part in $parts; do
         target/release/gpu-embed demo/shard-*.arrow --model test-data/model-tiny --device cpu --out demo/here.parquet
         target/release/validate-embeddings demo/embeddings.parquet --reference demo/here.parquet --min-cosine 0.999999 --report demo/aarch64.json
         ;;
+    dist)
+        PLMKIT_MACHINE=aarch64 make --no-print-directory wheel GPU=library
+        PLMKIT_MACHINE=aarch64 PARTS="files symbols plain" tests/delivery/check.sh
+        ;;
     gpu)
         export PLMKIT_MACHINE=aarch64 work=target/$target/gpu
         CC=aarch64-linux-gnu-gcc GPU=1 LIBTORCH='' scripts/libtorch.sh fetch
-        LIBTORCH=$PWD/.libtorch-aarch64/torch cargo build --locked --target "$target" --package plmkit --package plmkit-cuda --lib --bin gpu-embed
         CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ INSTALLED=1 tests/gpu-load/tree.sh "$work/tree" .libtorch-aarch64
         rm -rf "$work/shards" "$work/embeddings.parquet"
         target/release/fasta-shard test-data/proteins.fasta --out "$work/shards" --shards 1 --quiet
         target/release/pack-batches "$work/shards/shard-00000.parquet" --out "$work/batches.arrow" --force --quiet
-        "$work/tree/run" "target/$target/debug/gpu-embed" "$work/batches.arrow" --model test-data/model-tiny --device cuda \
+        "$work/tree/run" "dist/plmkit-$(scripts/version.sh)-aarch64-linux/bin/gpu-embed" "$work/batches.arrow" --model test-data/model-tiny --device cuda \
             --out "$work/embeddings.parquet"
         ;;
     *)
-        echo "aarch64: expected AARCH64=kernels, chain or gpu, found $part" >&2
+        echo "aarch64: expected AARCH64=kernels, chain, dist or gpu, found $part" >&2
         exit 2
         ;;
     esac

@@ -8,7 +8,8 @@
 #   wheels    with plmkit-cuda: in virtual environments with torch for CUDA, torch for CPUs and another torch, and by --target
 #   again     a build from a copy of the sources, elsewhere, has the same bytes (all is compiled again)
 #
-# DIST: another folder than dist. Needs root, but for plain. PARTS names those that are tried: all but `again`, which takes as long as the first build.
+# DIST: another folder than dist. PLMKIT_MACHINE: what is for another machine, whose programs qemu-user runs: files, symbols and plain.
+# Needs root, but for plain. PARTS names those that are tried: all but `again`, which takes as long as the first build.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -24,7 +25,8 @@ fail() {
 
 part=start
 work=$PWD/target/delivery
-name=plmkit-$(scripts/version.sh)-x86_64-linux
+machine=${PLMKIT_MACHINE:-$(uname -m)} here=$(uname -m)
+name=plmkit-$(scripts/version.sh)-$machine-linux
 dist=${DIST:-dist}
 staged=$PWD/$dist/$name
 libtorch=$(dirname "${LIBTORCH:-$PWD/.libtorch/torch}")
@@ -43,6 +45,15 @@ chain() {
         gpu-embed "$at/b.arrow" --model "$at/model-tiny" --device cpu --out "$at/e.parquet" --quiet
     "${run[@]}" validate-embeddings "$at/e.parquet" --shards "$at/shards/shard-00000.parquet" --rejects "$at/shards/rejects.csv" \
         --manifest "$at/shards/manifest.json" --quiet
+}
+
+# same A B: two embeddings files are equal; those of two machines but for the last bits.
+same() {
+    if [[ $machine == "$here" ]]; then
+        cmp "$1" "$2"
+    else
+        target/release/validate-embeddings "$1" --reference "$2" --min-cosine 0.999999 --quiet
+    fi
 }
 
 inputs() {
@@ -84,7 +95,7 @@ print(len(names))' "$prefix/share/doc/plmkit/sbom.cdx.json")
 
 # newest FILE PREFIX: the newest version of a library's symbols that a program needs.
 newest() {
-    objdump -T "$1" | grep -oE "\($2_[0-9.]+\)" | tr -d '()' | sort -Vu | tail -n 1 || true
+    "$([[ $machine == "$here" ]] || echo "$machine-linux-gnu-")objdump" -T "$1" | grep -oE "\($2_[0-9.]+\)" | tr -d '()' | sort -Vu | tail -n 1 || true
 }
 
 part_symbols() {
@@ -102,10 +113,10 @@ part_symbols() {
         done
         say "$program: $(newest "$path" GLIBC) $(newest "$path" GLIBCXX), $(du -h "$path" | cut -f 1)"
     done
-    for wheel in "$dist"/*.whl; do
+    for wheel in "$dist"/*"_$machine.whl"; do
         # libtorch is not of the system, so that plmkit-cuda is "linux_x86_64" by its libraries and this by their symbols.
         found=$(.venv/packaging/bin/auditwheel show "$wheel" 2>&1 | tr '\n' ' ')
-        grep -qE '(following platform tag:|constrains the platform tag to) "manylinux_2_28_x86_64"' <<<"$found" || fail "auditwheel: $found"
+        grep -qE '(following platform tag:|constrains the platform tag to) "manylinux_2_28_'"$machine"'"' <<<"$found" || fail "auditwheel: $found"
         .venv/packaging/bin/twine check --strict "$wheel" >/dev/null
     done
 }
@@ -131,13 +142,19 @@ part_older() {
 # environment NAME WHEEL…: a virtual environment with nothing but what these bring, in $venv and $site.
 environment() {
     venv=$work/run/$1
+    if [[ $machine != "$here" ]]; then
+        site=$venv
+        python3 -m pip install --quiet --disable-pip-version-check --no-deps --no-index --only-binary :all: \
+            --platform "manylinux_2_28_$machine" --target "$venv" "${@:2}"
+        return
+    fi
     python3 -m venv --without-pip "$venv"
     site=$(echo "$venv"/lib/python3*/site-packages)
     python3 -m pip --python "$venv/bin/python" install --quiet --disable-pip-version-check --no-deps --no-index "${@:2}"
 }
 
 in_environment() {
-    env -i PATH="$venv/bin:/usr/bin:/bin" "$@"
+    env -i PATH="$venv/bin:/usr/bin:/bin" ${QEMU_LD_PREFIX:+QEMU_LD_PREFIX="$QEMU_LD_PREFIX"} "$@"
 }
 
 # link_torch WITHOUT: torch as pip installs it, but for the libraries that match the pattern.
@@ -153,11 +170,11 @@ link_torch() {
 
 part_plain() {
     local data=$work/run/plain start=$SECONDS
-    environment plmkit "$dist"/plmkit-*.whl
-    say "installed in $((SECONDS - start)) s: $(du -sh "$venv/bin" | cut -f 1) of programs, a wheel of $(du -h "$dist"/plmkit-*.whl | cut -f 1)"
+    environment plmkit "$dist"/plmkit-*"_$machine.whl"
+    say "installed in $((SECONDS - start)) s: $(du -sh "$venv/bin" | cut -f 1) of programs, a wheel of $(du -h "$dist"/plmkit-*"_$machine.whl" | cut -f 1)"
     inputs "$data"
     chain "$data" in_environment
-    cmp "$data/e.parquet" "$work/run/expected/e.parquet"
+    same "$data/e.parquet" "$work/run/expected/e.parquet"
     for program in "${programs[@]}"; do
         [[ -f $venv/share/man/man1/$program.1 ]] || fail "$program has no man page"
         expect 0 "$program $(scripts/version.sh)" in_environment "$program" --version
@@ -166,7 +183,7 @@ part_plain() {
 }
 
 part_wheels() {
-    local both=("$dist"/plmkit-*.whl "$dist"/plmkit_cuda-*.whl) data fake=(FAKE_GPUS=H100=9.0 LD_LIBRARY_PATH="$work/run/driver") embed found program
+    local both=("$dist"/plmkit-*"_$machine.whl" "$dist"/plmkit_cuda-*"_$machine.whl") data fake=(FAKE_GPUS=H100=9.0 LD_LIBRARY_PATH="$work/run/driver") embed found program
     mkdir -p "$work/run/driver"
     cc -shared -fPIC -o "$work/run/driver/libcuda.so.1" tests/fixtures/fake_cuda.c
 
@@ -226,7 +243,7 @@ part_again() {
         scripts/dist.sh
         scripts/wheel/wheel.sh
     )
-    for file in "$dist"/*.tar.gz "$dist"/*.whl; do
+    for file in "$dist"/*"-$machine-linux.tar.gz" "$dist"/*"_$machine.whl"; do
         cmp "$file" "$copy/$file"
     done
     say "$(wc -l <dist/SHA256SUMS) files, the same bytes"
