@@ -316,6 +316,7 @@ fn narrow_types_are_close_and_are_other_work() {
     let of_this_cpu = [
         ("bf16", "neon_matrix", Isa::NeonMatrix.is_available()),
         ("bf16", "avx512_bf16", Isa::Avx512Bf16.is_available()),
+        ("int8", "neon_dot", Isa::NeonDot.is_available()),
         ("int8", "avx_vnni", Isa::AvxVnni.is_available()),
     ];
     let of_this_cpu = of_this_cpu

@@ -41,7 +41,7 @@ def arguments():
     parser.add_argument("--dtypes", type=some_of(dtypes), default=dtypes, help=f"some of {','.join(dtypes)}")
     groups = outputs.GROUPS
     parser.add_argument("--outputs", type=some_of(groups), default=groups, help=f"some of {','.join(groups)}")
-    kernels = "auto, portable, neon, neon_matrix, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx or libtorch"
+    kernels = "auto, portable, neon, neon_dot, neon_matrix, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx or libtorch"
     parser.add_argument("--kernels", default="auto", help=f"what computes the layers: {kernels} [default: auto]")
     programs = ROOT / "target/release"
     parser.add_argument("--programs", type=Path, default=programs, help="folder of fasta-shard and pack-batches")

@@ -33,13 +33,13 @@ macro_rules! dispatch {
                     avx512($($name),*)
                 },
                 $crate::Isa::Amx => unsafe { amx($($name),*) },
-                $crate::Isa::Neon | $crate::Isa::NeonMatrix => unreachable!("no such CPU has it"),
+                $crate::Isa::Neon | $crate::Isa::NeonDot | $crate::Isa::NeonMatrix => unreachable!("no such CPU has it"),
             }
         }
         #[cfg(target_arch = "aarch64")]
         match isa {
             // Every such CPU has the instructions.
-            $crate::Isa::Neon | $crate::Isa::NeonMatrix => unsafe { $function::<$crate::simd::Neon>($($name),*) },
+            $crate::Isa::Neon | $crate::Isa::NeonDot | $crate::Isa::NeonMatrix => unsafe { $function::<$crate::simd::Neon>($($name),*) },
             _ => unsafe { $function::<$crate::simd::Portable>($($name),*) },
         }
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

@@ -11,6 +11,8 @@ mod bf16;
 #[cfg(target_arch = "aarch64")]
 mod mmla;
 mod portable;
+#[cfg(target_arch = "aarch64")]
+mod sdot;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
@@ -27,6 +29,8 @@ pub(crate) use bf16::Avx512Bf16;
 #[cfg(target_arch = "aarch64")]
 pub(crate) use mmla::{Bfmmla, Smmla};
 pub(crate) use portable::PortableDot;
+#[cfg(target_arch = "aarch64")]
+pub(crate) use sdot::Sdot;
 #[cfg(target_arch = "x86_64")]
 pub(crate) use vnni::Vnni;
 

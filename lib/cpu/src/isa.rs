@@ -24,6 +24,8 @@ pub enum Isa {
     Portable,
     /// Any CPU of aarch64, 8 lanes.
     Neon,
+    /// [`Neon`](Self::Neon) with `FEAT_DotProd`: dot products of 8-bit integers.
+    NeonDot,
     /// [`Neon`](Self::Neon) with `FEAT_I8MM` and `FEAT_BF16`: products of matrices of 8-bit integers and bfloat16.
     NeonMatrix,
     /// x86-64 with AVX2 and FMA, 8 lanes.
@@ -62,7 +64,7 @@ impl Isa {
     pub fn is_available(self) -> bool {
         match self {
             Self::Portable => true,
-            Self::Neon | Self::NeonMatrix => false,
+            Self::Neon | Self::NeonDot | Self::NeonMatrix => false,
             Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
             Self::AvxVnni => Self::Avx2.is_available() && is_x86_feature_detected!("avxvnni"),
             Self::Avx512 => {
@@ -90,6 +92,8 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Self::Neon => true,
             #[cfg(target_arch = "aarch64")]
+            Self::NeonDot => std::arch::is_aarch64_feature_detected!("dotprod"),
+            #[cfg(target_arch = "aarch64")]
             Self::NeonMatrix => {
                 use std::arch::is_aarch64_feature_detected as has;
                 has!("i8mm") && has!("bf16")
@@ -114,7 +118,7 @@ impl Isa {
             // Sums of integers are the same by all instructions. With int8, attention is in bfloat16 if the CPU supports it.
             Dtype::Int8 if self.attends_in_bf16() => self,
             Dtype::Bf16 if self.has_bf16() => self,
-            _ if self == Self::NeonMatrix => Self::Neon,
+            _ if matches!(self, Self::NeonDot | Self::NeonMatrix) => Self::Neon,
             _ if self == Self::AvxVnni => Self::Avx2,
             _ => self.min(Self::Avx512),
         }

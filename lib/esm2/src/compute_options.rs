@@ -149,7 +149,7 @@ impl FromStr for Kernels {
         match text {
             "auto" => Ok(Self::Auto),
             "libtorch" => Ok(Self::Libtorch),
-            isa => isa.parse().map(Self::Isa).map_err(|_| "expected auto, portable, neon, neon_matrix, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx or libtorch"),
+            isa => isa.parse().map(Self::Isa).map_err(|_| "expected auto, portable, neon, neon_dot, neon_matrix, avx2, avx_vnni, avx512, avx512_vnni, avx512_bf16, amx or libtorch"),
         }
     }
 }

@@ -17,7 +17,10 @@ use crate::simd::{Portable, Simd};
 use crate::tile::dot::tile;
 use crate::{Isa, Rows, RowsMut};
 #[cfg(target_arch = "aarch64")]
-use crate::{dot::Smmla, simd::Neon};
+use crate::{
+    dot::{Sdot, Smmla},
+    simd::Neon,
+};
 
 /// Memory for input rows as integers.
 #[derive(Debug, Default)]
@@ -109,7 +112,7 @@ unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
     unsafe {
         match job.weights.isa {
             Isa::Portable => multiply::<PortableDot<Portable>, 6, 6>(job, out),
-            Isa::Neon | Isa::NeonMatrix => unreachable!("no such CPU has it"),
+            Isa::Neon | Isa::NeonDot | Isa::NeonMatrix => unreachable!("no such CPU has it"),
             Isa::Avx2 => avx2(job, out),
             Isa::AvxVnni => avx_vnni(job, out),
             Isa::Avx512 => avx512(job, out),
@@ -125,6 +128,8 @@ unsafe fn dispatched(job: &mut Job<'_>, out: &mut RowsMut<'_>) {
         match job.weights.isa {
             #[cfg(target_arch = "aarch64")]
             Isa::Neon => multiply::<PortableDot<Neon>, 6, 6>(job, out),
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot => multiply::<Sdot, 6, 6>(job, out),
             #[cfg(target_arch = "aarch64")]
             Isa::NeonMatrix => multiply::<Smmla, 6, 1>(job, out),
             _ => multiply::<PortableDot<Portable>, 6, 6>(job, out),

@@ -7,11 +7,11 @@ use super::columns;
 use crate::Isa;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::amx::{self, SIDE};
-#[cfg(target_arch = "aarch64")]
-use crate::dot::Smmla;
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
+#[cfg(target_arch = "aarch64")]
+use crate::dot::{Sdot, Smmla};
 use crate::simd::{Portable, Simd};
 
 /// The values of a group.
@@ -68,6 +68,8 @@ impl Form {
                 zero_point: 0,
                 rows: SIDE,
             },
+            #[cfg(target_arch = "aarch64")]
+            Isa::NeonDot => Self::by::<Sdot>(6),
             #[cfg(target_arch = "aarch64")]
             Isa::NeonMatrix => Self::by::<Smmla>(6),
             _ => unreachable!("no such CPU has it"),
