@@ -11,7 +11,6 @@ pub struct EmbeddedFile {
     pub position: usize,
     /// Where it comes from.
     pub provenance: Provenance,
-    /// Its columns.
     pub layout: EmbeddingLayout,
     /// The digest of its rows.
     pub rows: RowDigest,

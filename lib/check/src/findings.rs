@@ -25,7 +25,6 @@ pub struct Findings {
     /// The records in the shards.
     pub(crate) ordinals: RoaringTreemap,
     pub shards: Vec<ShardFile>,
-    /// The embeddings files.
     pub embeddings: Vec<EmbeddedFile>,
     /// What was sampled of each column.
     pub(crate) columns: Vec<(Column, Sequences)>,

@@ -14,7 +14,6 @@ use crate::{ContactHead, Isa, LanguageModelHead, LayerNorm, Rows, RowsMut};
 /// The parameters of a model after its layers.
 #[derive(Debug)]
 pub struct Readout {
-    /// The instruction set.
     pub isa: Isa,
     /// The number of layers.
     pub layers: usize,

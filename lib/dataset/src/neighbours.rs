@@ -40,7 +40,6 @@ pub struct NeighboursConfig {
     /// Whether the queries were embedded for this search, as the targets were, but maybe by a device that does not compute in their
     /// type. They are records of the targets if they are of the same FASTA files, and a table of text has the columns that people read.
     pub is_fresh: bool,
-    /// The most threads.
     pub threads: NonZero<usize>,
     /// The most bytes of memory.
     pub memory: u64,

@@ -18,9 +18,7 @@ pub struct Part {
     pub path: PathBuf,
     /// The digest of its rows, with their number.
     pub digest: RowDigest,
-    /// Its origin.
     pub provenance: Provenance,
-    /// Its columns.
     pub layout: EmbeddingLayout,
     /// Its row groups, in the order of the file.
     pub(crate) groups: Vec<GroupSummary>,

@@ -25,7 +25,6 @@ pub const NOT_VALIDATED: &str = "not validated";
 /// A line of it: a sample, the numbers of its records, and the verdict of its validation.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SummaryLine {
-    /// The sample.
     #[serde(rename = "sample")]
     pub name: String,
     /// The records of its FASTA.

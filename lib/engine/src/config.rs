@@ -16,7 +16,6 @@ pub struct RunConfig {
     pub model_name: ModelName,
     /// The device of the computation, its type and kernels.
     pub compute: ComputeOptions,
-    /// The requested columns.
     pub outputs: Outputs,
     /// The file with the positions to mask, by default all.
     pub scores_positions: Option<PathBuf>,

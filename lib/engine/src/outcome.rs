@@ -7,7 +7,6 @@ use plmkit_contract::{Column, Widths};
 /// Progress of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunProgress {
-    /// The run starts.
     Started {
         /// Tokens of all batches.
         tokens: u64,
@@ -63,7 +62,6 @@ pub struct EmbedSummary {
     pub tokens: u64,
     /// How full the batches were and how long devices waited, with the tier or the state of each, as far as it is known.
     pub tiers: Vec<String>,
-    /// The columns written.
     pub columns: Vec<Column>,
     /// Values in their vectors.
     pub widths: Widths,

@@ -23,7 +23,6 @@ pub(crate) struct CpuModel {
 /// Packs the layer of a number.
 pub(crate) type PackLayer = dyn Fn(usize) -> Result<Layer, EsmError> + Send;
 
-/// The transformer layers.
 pub(crate) enum Layers {
     /// All layers in memory.
     Packed(Vec<Layer>),

@@ -16,7 +16,6 @@ use crate::heads::Head;
 /// What a checkpoint is, beside its weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointInfo {
-    /// Its sizes.
     pub config: ModelConfig,
     /// BLAKE3, 128 bits in hexadecimal, of everything in the checkpoint that a vector depends on: the configuration, and the stored
     /// encoder weights with their canonical names. It does not depend on the number of files and on heads. A model cast to another
@@ -83,7 +82,6 @@ impl ModelInfo {
         }
     }
 
-    /// The configuration.
     pub fn config(&self) -> &ModelConfig {
         &self.checkpoint.config
     }

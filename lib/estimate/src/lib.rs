@@ -28,7 +28,6 @@ const BATCH_TOKENS: u64 = 65_536;
 pub struct Plan {
     /// The name of the model.
     pub model: String,
-    /// Its sizes.
     pub shape: ModelShape,
     /// The columns of the embeddings.
     pub columns: Vec<Column>,

@@ -11,7 +11,6 @@ pub enum GpuError {
     #[error("{library} has no {symbol}: expected that of CUDA 11.4 or newer")]
     NoSymbol {
         library: &'static str,
-        /// The function.
         symbol: &'static str,
     },
     /// NVRTC does not support architectures as old as the device's.
@@ -25,7 +24,6 @@ pub enum GpuError {
     /// The compiler refused the kernels.
     #[error("the kernels do not compile for sm_{architecture}: {log}")]
     Compile {
-        /// The target.
         architecture: u32,
         /// NVRTC's log.
         log: String,
@@ -33,7 +31,6 @@ pub enum GpuError {
     /// A call of NVRTC failed.
     #[error("NVRTC: {call} failed: {reason}")]
     Nvrtc {
-        /// The function.
         call: &'static str,
         /// The library's words.
         reason: String,
@@ -41,7 +38,6 @@ pub enum GpuError {
     /// A call of the driver failed, possibly because of an earlier launch.
     #[error("CUDA driver: {call} failed: {reason} ({code})")]
     Driver {
-        /// The function.
         call: &'static str,
         /// The `CUresult`.
         code: u32,

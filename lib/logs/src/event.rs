@@ -78,10 +78,8 @@ pub struct RunStarted {
     pub boot_id: Option<String>,
     /// The time in [seconds since boot](crate::boot_seconds).
     pub boot_s: Option<f64>,
-    /// The program.
     #[serde(default)]
     pub tool: String,
-    /// Its version.
     #[serde(default)]
     pub version: String,
     /// Digest of the model, as embedding files carry it.
@@ -107,7 +105,6 @@ pub struct RunStarted {
     /// UUIDs of the GPUs as the driver writes them (`GPU-…`), in the order of the names. They join the run with the samples of
     /// those GPUs.
     pub gpu_uuids: Option<Vec<String>>,
-    /// The process id.
     pub pid: Option<u32>,
     /// Floating-point operations of the matrix products for a token, without attention. A multiplication and an addition are two.
     pub flops_per_token: Option<u64>,

@@ -62,7 +62,6 @@ macro_rules! samples {
             pub index: Option<u32>,
             /// The UUID of the GPU, `GPU-…`, or of a MIG instance, `MIG-…`. An instance has memory only.
             pub uuid: Option<String>,
-            /// The product name.
             pub name: Option<String>,
             /// What holds the clocks down.
             pub throttle: Option<Throttle>,

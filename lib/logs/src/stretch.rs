@@ -9,7 +9,6 @@ pub struct Stretch {
     pub elapsed_s: f64,
     /// Batches.
     pub batches: u64,
-    /// Their tokens.
     pub tokens: u64,
     /// How full they were, the last of each file left out, 0 to 1.
     pub mean_fill: Option<f64>,

@@ -59,7 +59,6 @@ pub struct ShardOptions {
 pub struct ShardConfig {
     /// FASTA inputs, in order; at least one. `-` is standard input.
     pub inputs: Vec<PathBuf>,
-    /// The output folder.
     pub folder: PathBuf,
     /// The options that decide the content.
     pub options: ShardOptions,

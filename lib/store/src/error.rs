@@ -15,74 +15,31 @@ use plmkit_contract::{ContentError, Exit, Failure, Stop, io_text, one_line, path
 pub enum StoreError {
     /// An input is missing or cannot be opened.
     #[error("{}: cannot open: {}", path_text(.path), io_text(.source))]
-    Open {
-        /// The input.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Open { path: PathBuf, source: io::Error },
     /// An output cannot be created.
     #[error("{}: cannot create: {}", path_text(.path), io_text(.source))]
-    Create {
-        /// The output.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Create { path: PathBuf, source: io::Error },
     /// Reading failed.
     #[error("{}: cannot read: {}", path_text(.path), io_text(.source))]
-    Read {
-        /// The input.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// Writing failed. Nothing was published.
     #[error("{}: cannot write: {}", path_text(.path), write_text(.source))]
-    Write {
-        /// The output.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The file is damaged, or does not follow its format.
+    Write { path: PathBuf, source: io::Error },
+    /// The file is damaged, or does not follow its format: what was expected and what was found.
     #[error("{}: {}", path_text(.path), on_one_line(.what))]
-    Malformed {
-        /// The input.
-        path: PathBuf,
-        /// The expected and the found content.
-        what: String,
-    },
-    /// The file may be intact, but has another kind, program or contract version.
+    Malformed { path: PathBuf, what: String },
+    /// The file may be intact, but has another kind, program or contract version: what was expected and what was found.
     #[error("{}: {}", path_text(.path), on_one_line(.what))]
-    Foreign {
-        /// The input.
-        path: PathBuf,
-        /// The expected and the found content.
-        what: String,
-    },
-    /// The output exists and is the result of other work.
+    Foreign { path: PathBuf, what: String },
+    /// The output exists and is the result of other work, with a first difference.
     #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), on_one_line(.difference))]
-    Exists {
-        /// The output.
-        path: PathBuf,
-        /// The first difference.
-        difference: String,
-    },
+    Exists { path: PathBuf, difference: String },
     /// Another process is writing the output.
     #[error("{}: another process is writing it", path_text(.path))]
-    Busy {
-        /// The output.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// Arrow or Parquet cannot encode the rows.
     #[error("{}: cannot encode: {source}", path_text(.path))]
-    Encode {
-        /// The output.
-        path: PathBuf,
-        /// The encoder's error.
-        source: ArrowError,
-    },
+    Encode { path: PathBuf, source: ArrowError },
     /// A stop was requested.
     #[error("stopped")]
     Stopped,

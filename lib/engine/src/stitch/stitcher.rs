@@ -13,7 +13,6 @@ use crate::columns::OutputRow;
 /// protein.
 #[derive(Debug)]
 pub(crate) struct Stitcher {
-    /// The requested columns.
     wanted: Vec<Column>,
     /// The columns to compute of each window.
     tracked: Vec<Column>,

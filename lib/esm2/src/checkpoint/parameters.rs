@@ -20,7 +20,6 @@ pub const QKV: [&str; 3] = [
 /// The normalisations of a layer's queries and keys.
 pub const QUERY_KEY_NORMS: [&str; 2] = ["attention.self.query_norm", "attention.self.key_norm"];
 
-/// The word embeddings.
 pub const WORDS: &str = "embeddings.word_embeddings.weight";
 
 /// The decoder of the language-model head, if it is not the word embeddings.

@@ -48,7 +48,6 @@ impl Functions {
 pub struct Bytes {
     /// The first of them.
     pub data: *const u8,
-    /// Their number.
     pub len: usize,
 }
 
@@ -82,7 +81,6 @@ pub struct Batch {
 pub struct Place {
     /// The first of them.
     pub data: *mut f32,
-    /// Their number.
     pub len: usize,
 }
 
@@ -108,7 +106,6 @@ pub struct Opening {
 /// What a forward pass computes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pass {
-    /// The columns.
     pub columns: Vec<Column>,
     /// The number of layers that they need.
     pub depth: usize,
@@ -134,7 +131,6 @@ pub struct OpeningGpu {
 pub struct Note {
     /// Whether it is a warning; otherwise information.
     pub warning: bool,
-    /// The line.
     pub text: String,
 }
 

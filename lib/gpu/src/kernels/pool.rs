@@ -24,7 +24,6 @@ const MAX_ACROSS: u32 = 65_535;
 /// same bits in any batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool {
-    /// The pooling.
     pub by: Pooling,
     /// `(tokens, width)`
     pub hidden: *const f32,

@@ -72,7 +72,6 @@ pub struct Totals {
 pub struct PackingTotal {
     /// Batches whose fill is known.
     pub batches: u64,
-    /// Their tokens.
     pub tokens: u64,
     /// The tokens that they have room for.
     pub room: u64,

@@ -14,7 +14,6 @@ pub struct ProcessStatus {
     pub gpu: u32,
     /// The UUID of the GPU.
     pub gpu_uuid: Option<String>,
-    /// The process id.
     pub pid: u32,
     /// Device memory that it holds.
     pub mem_used_mib: Option<u64>,

@@ -11,9 +11,7 @@ use plmkit_logs::{GpuSample, QueueState, Tier, Timestamp};
 pub struct RunStatus {
     /// The summary of all its events so far.
     pub summary: RunSummary,
-    /// Its state.
     pub state: RunState,
-    /// Its progress.
     pub progress: LiveProgress,
     /// Figures of its last batches.
     pub recent: Recent,

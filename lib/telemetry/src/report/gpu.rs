@@ -29,7 +29,6 @@ pub struct GpuSummary {
     pub index: Option<u32>,
     /// Its UUID.
     pub uuid: String,
-    /// The product name.
     pub name: Option<String>,
     /// Whether a run used it. A run on GPUs that does not name them used all; without runs, all count as used.
     pub in_run: bool,
