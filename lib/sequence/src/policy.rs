@@ -53,6 +53,12 @@ pub enum Outcome {
 }
 
 impl Policy {
+    /// The usual maximum: ESM-2 was trained on sequences of up to so many residues.
+    pub const MAX_RESIDUES: u32 = 1022;
+
+    /// The usual overlap of windows.
+    pub const OVERLAP: u32 = 256;
+
     /// Normalises a sequence in place, or translates it. Returns its length and what becomes of it, or its first unknown
     /// character if that is an error. Bytes after the length have no meaning. A record without an id is rejected.
     pub fn prepare(

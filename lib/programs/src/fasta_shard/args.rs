@@ -20,9 +20,6 @@ const MOST_RESIDUES: i64 = 1 << 24;
 /// Default of --min-residues with --translate. So long is the shortest gene of common gene finders.
 const LEAST_PEPTIDE: u32 = 30;
 
-/// Default of --overlap, in residues.
-const OVERLAP: u32 = 256;
-
 /// Cut FASTA files into shards of proteins
 ///
 /// Every record of the input is written exactly once: to a shard (shard-00000.parquet, …), or to rejects.csv with a
@@ -117,7 +114,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "RESIDUES",
-        default_value_t = 1022,
+        default_value_t = Policy::MAX_RESIDUES,
         help_heading = "Long proteins"
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
@@ -309,7 +306,7 @@ impl TryFrom<Args> for ShardConfig {
                 "--overlap is of windows: expected --long-policy window with it",
             ));
         }
-        let overlap = (long == LongPolicy::Window).then(|| args.overlap.unwrap_or(OVERLAP));
+        let overlap = (long == LongPolicy::Window).then(|| args.overlap.unwrap_or(Policy::OVERLAP));
         if let Some(overlap) = overlap
             && overlap >= max_residues
         {
