@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use plmkit_contract::EmbeddingLayout;
-use plmkit_logs::event::milliseconds;
+use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::{StoreError, remove_file};
 
 use crate::batch::{Batch, ComputedBatch};
@@ -92,14 +92,20 @@ fn compute(
             Some(_) => batches.try_recv().ok(),
         };
         let wait = asked.elapsed();
+        let note_wait = |event: &mut BatchDone| {
+            event.wait_ms = Some(milliseconds(wait));
+            event.queue_depth = Some(batches.len() as u64);
+        };
         let (mut begun, mut computed) = (None, None);
         match batch.transpose()? {
             None if on_device.is_none() => break,
             None => {}
-            Some(ReadBatch::Computed(batch)) => computed = Some(batch),
+            Some(ReadBatch::Computed(mut batch)) => {
+                note_wait(&mut batch.event);
+                computed = Some(batch);
+            }
             Some(ReadBatch::ToCompute(mut batch)) => {
-                batch.event.wait_ms = Some(milliseconds(wait));
-                batch.event.queue_depth = Some(batches.len() as u64);
+                note_wait(&mut batch.event);
                 begun = Some(embedder.begin(batch));
             }
         }
