@@ -21,6 +21,8 @@ PARITY ?=
 SCORES ?=
 # Options of the suite on libtorch for CUDA: --cases NAME, …
 GPU_LOAD ?=
+# Which third of the nightly targets: 1, 2 or 3; all where none is named.
+THIRD ?=
 # Which tests of torture, by parts of their names, and which checks of Nextflow: all where none is named.
 TORTURE ?=
 NEXTFLOW ?=
@@ -53,8 +55,8 @@ test: build .venv/readers/complete ## Run the tests, and open every file with py
 results-check: build .venv/readers/complete .venv/ways/complete .venv/reference/complete ## Run all of docs/results.md, AnnData, …, and the converter of references (half a minute, 6 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 .venv/readers/bin/python -m pytest -q -p no:cacheprovider tests/python/test_results.py tests/python/test_reference_to_parquet.py
 
-nightly: ## Run everything, one after the other; PART=1, 2 or 3: a third of it (three hours on two cores, root)
-	@.ci/run nightly $(PART)
+nightly: ## Run everything, one after the other; THIRD=1, 2 or 3: a third of it (three hours on two cores, root)
+	@.ci/run nightly $(THIRD)
 
 torture: build ## Kill the programs, fill their disks, damage their files and starve them of memory (minutes)
 	cargo test --release --locked $(CRATES) --test torture -- --ignored --nocapture --test-threads 2 $(TORTURE)

@@ -20,7 +20,7 @@ engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"
 images=(plmkit-cpu)
 [[ ${GPU:-} != 1 ]] || images+=(plmkit)
-programs=dist/plmkit-$version-$machine-linux
+programs=dist/plmkit-$version-$(uname -m)-linux
 context=target/images/context
 
 build() {

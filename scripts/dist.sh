@@ -90,7 +90,8 @@ pack() {
 
 if [[ $machine != "$(uname -m)" ]]; then
     linker=CARGO_TARGET_${triple//-/_}_LINKER
-    export "${linker^^}=$machine-linux-gnu-gcc" RUNNER="qemu-$machine -L /usr/$machine-linux-gnu"
+    export "${linker^^}=$machine-linux-gnu-gcc" PLMKIT_RUNNER="qemu-$machine -L /usr/$machine-linux-gnu"
+    rustup --quiet target add "$triple"
 fi
 # What is made of the same commit is dated the same.
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}

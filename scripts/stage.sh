@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Lays out an installation without what a GPU needs: programs, man pages, completions, licences and Python scripts.
 #
-#   stage.sh PROGRAMS PREFIX    PROGRAMS is the folder in which the programs were built; RUNNER runs those of another machine
+#   stage.sh PROGRAMS PREFIX    PROGRAMS is the folder in which the programs were built; PLMKIT_RUNNER runs those of another machine
 set -euo pipefail
 programs=${1:?} prefix=${2:?} share=$2/share
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # A library of an earlier installation would be opened, and be another one.
 rm -rf "$prefix/lib/plmkit"
 install -d "$prefix/bin" "$share"/{plmkit,doc/plmkit,man/man1,bash-completion/completions,zsh/site-functions,fish/vendor_completions.d}
-read -ra run <<<"${RUNNER:-env}"
+read -ra run <<<"${PLMKIT_RUNNER:-env}"
 for program in plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-embeddings monitor-log; do
     install "$programs/$program" "$prefix/bin"
     "${run[@]}" "$programs/$program" --generate man >"$share/man/man1/$program.1"

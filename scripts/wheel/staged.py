@@ -9,7 +9,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 class Staged(BuildHookInterface):
     def initialize(self, version, build_data):
         staged = Path(os.environ["PLMKIT_STAGED"])
-        # What `make dist` builds runs with this glibc and newer ones; nothing in it depends on a version of Python.
+        # What `make dist` builds runs with the glibc that the tag names and newer ones; nothing in it depends on a version of Python.
         build_data["tag"] = f"py3-none-{os.environ['PLATFORM']}"
         build_data["pure_python"] = False
         if self.metadata.name == "plmkit-cuda":

@@ -298,8 +298,13 @@ pub fn product_error(inputs: usize) -> f64 {
 fn columns(isa: Isa) -> usize {
     VECTORS
         * match isa {
+            Isa::Portable
+            | Isa::Neon
+            | Isa::NeonDot
+            | Isa::NeonMatrix
+            | Isa::Avx2
+            | Isa::AvxVnni => 8,
             Isa::Avx512 | Isa::Avx512Vnni | Isa::Avx512Bf16 | Isa::Amx => 16,
-            _ => 8,
         }
 }
 

@@ -705,6 +705,9 @@ fn integer_products_are_batch_invariant_and_equal_for_all_instruction_sets() {
     if cfg!(target_arch = "aarch64") && !Isa::NeonMatrix.is_available() {
         eprintln!("skipped: this CPU has no products of matrices (i8mm, bf16)");
     }
+    if cfg!(target_arch = "aarch64") && !Isa::NeonDot.is_available() {
+        eprintln!("skipped: this CPU has no dot products (dotprod)");
+    }
 }
 
 #[test]

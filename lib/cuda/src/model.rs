@@ -53,11 +53,10 @@ impl TorchModel {
             MemoryAsked::Used => {}
             MemoryAsked::Release => cuda_release()?,
             MemoryAsked::Reserve {
-                largest: (sequences, tokens),
+                sequences,
+                tokens,
                 columns,
-            } => {
-                self.reserve(*sequences, *tokens, columns)?;
-            }
+            } => self.reserve(*sequences, *tokens, columns)?,
         }
         let used = cuda_used(gpu).ok();
         Ok(used.map(|(now, peak)| (now as u64 >> 20, peak as u64 >> 20)))

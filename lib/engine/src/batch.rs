@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub(crate) event: BatchDone,
 }
 
-/// A batch that is computed: by this run, or by an earlier one.
+/// A batch with its rows: computed, read from a part, or given up.
 #[derive(Debug)]
 pub(crate) struct ComputedBatch {
     /// Whether no protein continues in the next batch.
@@ -115,19 +115,23 @@ impl Batch {
         let rows = self.output_rows();
         let rejected = rows.map(|row| self.reject(row, Reason::WorkerLost));
         let rejected = rejected.collect();
-        self.computed(Vec::new(), rejected)
+        self.into_computed(Vec::new(), rejected)
     }
 
     /// Returns the batch with these rows of a part.
-    pub(crate) fn saved(self, rows: Vec<RecordBatch>, rejected: Vec<Reject>) -> ComputedBatch {
+    pub(crate) fn into_saved(self, rows: Vec<RecordBatch>, rejected: Vec<Reject>) -> ComputedBatch {
         ComputedBatch {
             saved: true,
-            ..self.computed(rows, rejected)
+            ..self.into_computed(rows, rejected)
         }
     }
 
     /// Returns the batch with its rows of the output, and those without vectors.
-    pub(crate) fn computed(self, rows: Vec<RecordBatch>, rejected: Vec<Reject>) -> ComputedBatch {
+    pub(crate) fn into_computed(
+        self,
+        rows: Vec<RecordBatch>,
+        rejected: Vec<Reject>,
+    ) -> ComputedBatch {
         let mut event = self.event;
         event.rejected = rejected.len() as u64;
         ComputedBatch {

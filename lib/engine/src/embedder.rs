@@ -39,15 +39,15 @@ pub(crate) struct Embedder<'a> {
     times: Option<DeviceTimes>,
 }
 
-/// A batch whose computation has begun.
-pub(crate) struct BegunBatch {
+/// A batch that was taken up.
+pub(crate) struct StartedBatch {
     batch: Batch,
-    at: Instant,
-    /// What the model gave for it, if it was submitted.
+    started: Instant,
+    /// What the model gave for it, if it was submitted: its computation has begun.
     ticket: Option<Result<Ticket, EngineError>>,
 }
 
-impl BegunBatch {
+impl StartedBatch {
     /// Whether a device computes it while the program goes on.
     pub(crate) fn is_on_device(&self) -> bool {
         matches!(&self.ticket, Some(Ok(ticket)) if ticket.is_pending())
@@ -92,10 +92,10 @@ impl<'a> Embedder<'a> {
         }
     }
 
-    /// Begins to compute a batch. If the token limit permits it and no process crashed at it, a device computes all but its windows
+    /// Takes up a batch. If the token limit permits it and no process crashed at it, a device computes all but its windows
     /// while the program goes on; [`finish`](Self::finish) recovers from errors.
-    pub(crate) fn begin(&self, batch: Batch) -> BegunBatch {
-        let at = Instant::now();
+    pub(crate) fn start(&self, batch: Batch) -> StartedBatch {
+        let started = Instant::now();
         let (_, whole) = windows_and_others(&batch);
         let rows = Computation::new(&batch, &self.columns.sources, self.config.store_dtype);
         let tokens = last(&rows.cu_seqlens(&whole));
@@ -106,21 +106,25 @@ impl<'a> Embedder<'a> {
             crash_marks::begin(number);
             self.submit_rows(&rows, &whole, self.model.info().dtype)
         });
-        BegunBatch { batch, at, ticket }
+        StartedBatch {
+            batch,
+            started,
+            ticket,
+        }
     }
 
-    /// Computes a batch that was begun; `None` after a requested stop. The batches of an unfinished protein must come one after the
+    /// Computes a batch that was started; `None` after a requested stop. The batches of an unfinished protein must come one after the
     /// other.
     pub(crate) fn finish(
         &mut self,
-        begun: BegunBatch,
+        batch: StartedBatch,
         layout: &EmbeddingLayout,
     ) -> Result<Option<ComputedBatch>, EngineError> {
-        let BegunBatch {
+        let StartedBatch {
             mut batch,
-            at,
+            started,
             ticket,
-        } = begun;
+        } = batch;
         let number = batch.event.batch;
         crash_marks::begin(number);
         (self.event, self.times) = (std::mem::take(&mut batch.event), None);
@@ -135,7 +139,7 @@ impl<'a> Embedder<'a> {
         let times = self.times;
         let kernels = times.and_then(|times| times.kernels);
         // Another batch may have been computed meanwhile, so a device's own clock is better.
-        let compute = times.map_or_else(|| at.elapsed(), |times| times.compute);
+        let compute = times.map_or_else(|| started.elapsed(), |times| times.compute);
         batch.event = BatchDone {
             compute_ms: Some(milliseconds(compute)),
             h2d_ms: times.map(|times| milliseconds(times.h2d)),
@@ -150,7 +154,7 @@ impl<'a> Embedder<'a> {
             ..std::mem::take(&mut self.event)
         };
         crash_marks::end(number);
-        Ok(Some(batch.computed(vec![rows], rejected)))
+        Ok(Some(batch.into_computed(vec![rows], rejected)))
     }
 
     /// Computes the rows of the output, and those without vectors.

@@ -83,7 +83,7 @@ impl Model {
             *reserved = largest;
             let needed = sources(&self.columns, false);
             // If that much memory is refused, batches are split later.
-            if let Err(error) = model.reserve(largest, &needed) {
+            if let Err(error) = model.reserve(largest.0, largest.1, &needed) {
                 tracing::debug!("{error}");
             }
         }

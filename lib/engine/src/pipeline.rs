@@ -12,7 +12,7 @@ use plmkit_store::{StoreError, remove_file};
 use crate::batch::{Batch, ComputedBatch};
 use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
 use crate::crash_marks::CrashMarks;
-use crate::embedder::{BegunBatch, Embedder};
+use crate::embedder::{Embedder, StartedBatch};
 use crate::error::EngineError;
 use crate::event_log::EventLog;
 use crate::outcome::RunProgress;
@@ -83,8 +83,8 @@ fn compute(
     batches: &Receiver<Result<ReadBatch, EngineError>>,
     mut deliver: impl FnMut(ComputedBatch) -> bool,
 ) -> Result<(), EngineError> {
-    // The batch that a GPU computes while the next one is begun.
-    let mut on_device: Option<BegunBatch> = None;
+    // The batch that a GPU computes while the next one is started.
+    let mut on_device: Option<StartedBatch> = None;
     while !embedder.stop.requested() {
         let asked = Instant::now();
         let batch = match on_device {
@@ -96,7 +96,7 @@ fn compute(
             event.wait_ms = Some(milliseconds(wait));
             event.queue_depth = Some(batches.len() as u64);
         };
-        let (mut begun, mut computed) = (None, None);
+        let (mut started, mut computed) = (None, None);
         match batch.transpose()? {
             None if on_device.is_none() => break,
             None => {}
@@ -106,12 +106,12 @@ fn compute(
             }
             Some(ReadBatch::ToCompute(mut batch)) => {
                 note_wait(&mut batch.event);
-                begun = Some(embedder.begin(batch));
+                started = Some(embedder.start(batch));
             }
         }
-        let next_on_device = begun.take_if(|begun| begun.is_on_device());
-        for begun in on_device.take().into_iter().chain(begun) {
-            let finished = embedder.finish(begun, layout)?;
+        let next_on_device = started.take_if(|started| started.is_on_device());
+        for batch in on_device.take().into_iter().chain(started) {
+            let finished = embedder.finish(batch, layout)?;
             if !finished.is_some_and(&mut deliver) {
                 return Ok(());
             }
@@ -173,7 +173,8 @@ fn read_batches(
                 }
             }
         }
-        while !given_up.is_empty()
+        while saved.is_none()
+            && !given_up.is_empty()
             && !group[group.len() - 1].at_boundary
             && let Some(batch) = batches.next()
         {
@@ -187,7 +188,7 @@ fn read_batches(
         for batch in group {
             let batch = if is_saved {
                 let (rows, rejected) = mem::take(&mut saved);
-                ReadBatch::Computed(batch.saved(rows, rejected))
+                ReadBatch::Computed(batch.into_saved(rows, rejected))
             } else if are_given_up {
                 ReadBatch::Computed(batch.give_up())
             } else {

@@ -114,10 +114,19 @@ impl Esm2 {
 
     /// Allocates page-locked memory for batches of up to `sequences` and `tokens`, if the device uses such memory. Allocating it
     /// is slow, and a larger batch cannot use the memory of a smaller one.
-    pub fn reserve(&mut self, largest: (usize, usize), columns: &[Column]) -> Result<(), EsmError> {
+    pub fn reserve(
+        &mut self,
+        sequences: usize,
+        tokens: usize,
+        columns: &[Column],
+    ) -> Result<(), EsmError> {
         let started = Instant::now();
         let columns = columns.to_vec();
-        let asked = MemoryAsked::Reserve { largest, columns };
+        let asked = MemoryAsked::Reserve {
+            sequences,
+            tokens,
+            columns,
+        };
         if self.memory(&asked)?.is_some() {
             self.info.load_times.pinned = Some(started.elapsed());
             self.info.load_times.all += started.elapsed();

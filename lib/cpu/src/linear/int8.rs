@@ -1,4 +1,4 @@
-//! Products in 8-bit integers. Sums of a group are exact. They are scaled and added in f32.
+//! Products in [8-bit integers](super::quantized). Sums of a group are exact. They are scaled and added in f32.
 
 use std::ops::Range;
 

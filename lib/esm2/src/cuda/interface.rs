@@ -107,7 +107,7 @@ pub struct Opening {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pass {
     pub columns: Vec<Column>,
-    /// The number of layers that they need.
+    /// The number of layers that the columns need.
     pub depth: usize,
     /// The type of the computation.
     pub dtype: Dtype,
@@ -154,8 +154,8 @@ pub enum MemoryAsked {
     Release,
     /// To page-lock memory for batches of up to so many sequences and tokens. Answers with none if the device has no use for it.
     Reserve {
-        /// Sequences and tokens.
-        largest: (usize, usize),
+        sequences: usize,
+        tokens: usize,
         columns: Vec<Column>,
     },
 }

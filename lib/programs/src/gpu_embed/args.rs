@@ -184,11 +184,12 @@ pub struct Args {
     )]
     pub dtype: std::option::Option<Dtype>,
 
-    /// Kernels of the layers on a CPU: `auto`, `portable`, `neon`, `neon_dot`, `neon_matrix`, `avx2`, `avx_vnni`, `avx512`, `avx512_vnni`, `avx512_bf16`,
-    /// `amx` or `libtorch`; auto is the fastest set of the CPU
+    /// Kernels of the layers on a CPU: `auto`, `portable`, `neon`, `neon_dot`, `neon_matrix`, `avx2`, `avx_vnni`, `avx512`,
+    /// `avx512_vnni`, `avx512_bf16`, `amx` or `libtorch`; auto is the fastest set of the CPU
     ///
     /// The run events and the metadata of the output name the set that computed: of those with the same bits, the least, so that VNNI
-    /// sets are `avx2` or `avx512`, and `neon_dot` and, except in bf16, `neon_matrix` are `neon`. `libtorch` is for comparisons: everything is computed by the library for GPUs and, there, without plmkit's kernels.
+    /// sets are `avx2` or `avx512`, and `neon_dot` and, except in bf16, `neon_matrix` are `neon`. `libtorch` is for comparisons:
+    /// everything is computed by the library for GPUs and, there, without plmkit's kernels.
     #[arg(
         long,
         value_name = "KERNELS",
