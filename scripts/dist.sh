@@ -61,11 +61,11 @@ compile() {
 
 # The texts that the licences of what is compiled in ask to be kept, and the list of that, as CycloneDX.
 describe() {
-    local folder=$1 licences=$build/THIRD-PARTY-LICENSES.txt
+    local folder=$1 licences=$build/$triple/THIRD-PARTY-LICENSES.txt
     # It compares every file of every crate with every licence, for a minute.
     if [[ ! $licences -nt Cargo.lock || ! $licences -nt scripts/about.toml || ! $licences -nt scripts/about.hbs ]]; then
-        .cargo-tools/bin/cargo-about generate --offline --locked --fail --config scripts/about.toml --output-file "$licences.new" \
-            scripts/about.hbs
+        .cargo-tools/bin/cargo-about generate --offline --locked --fail --config scripts/about.toml --target "$triple" \
+            --output-file "$licences.new" scripts/about.hbs
         mv "$licences.new" "$licences"
     fi
     install -m 644 "$licences" scripts/INSTALL.md "$folder"
