@@ -64,6 +64,8 @@ describe() {
     local folder=$1 licences=$build/$triple/THIRD-PARTY-LICENSES.txt
     # It compares every file of every crate with every licence, for a minute.
     if [[ ! $licences -nt Cargo.lock || ! $licences -nt scripts/about.toml || ! $licences -nt scripts/about.hbs ]]; then
+        # It asks for the crates of all platforms, of which a build fetches those of one.
+        cargo fetch --quiet --locked
         .cargo-tools/bin/cargo-about generate --offline --locked --fail --config scripts/about.toml --target "$triple" \
             --output-file "$licences.new" scripts/about.hbs
         mv "$licences.new" "$licences"
