@@ -181,18 +181,15 @@ fn read_batches(
             group.push(batch?);
         }
         let is_given_up = |batch: &Batch| given_up.contains(&batch.event.batch);
-        let is_saved = saved.is_some();
-        let are_given_up = !is_saved && group.iter().any(is_given_up);
-        // All rows of a part go with its first batch: those of a block are sorted before they are written.
-        let mut saved = saved.unwrap_or_default();
+        let are_given_up = group.iter().any(is_given_up);
         for batch in group {
-            let batch = if is_saved {
-                let (rows, rejected) = mem::take(&mut saved);
-                ReadBatch::Computed(batch.into_saved(rows, rejected))
-            } else if are_given_up {
-                ReadBatch::Computed(batch.give_up())
-            } else {
-                ReadBatch::ToCompute(batch)
+            let batch = match &mut saved {
+                // All rows of a part go with its first batch: those of a block are sorted before they are written.
+                Some((rows, rejected)) => {
+                    ReadBatch::Computed(batch.into_saved(mem::take(rows), mem::take(rejected)))
+                }
+                None if are_given_up => ReadBatch::Computed(batch.give_up()),
+                None => ReadBatch::ToCompute(batch),
             };
             if queue.send(Ok(batch)).is_err() {
                 return Ok(());
