@@ -111,11 +111,14 @@ gpu-load: library target/gpu-load/tree/run ## Run gpu-embed on libtorch for CUDA
 
 # A stage takes a minute on four free cores; each ends at its deadline whatever happens.
 gpu-accept-cpu: export PYTHON = .venv/reference/bin/python
-gpu-accept-cpu: library .venv/reference/complete ## Run the acceptance of a GPU on the CPU, where it shows only that it works (minutes, 5 GB of Python packages)
+gpu-accept-cpu: gpu-switches .venv/reference/complete ## Run the acceptance of a GPU on the CPU, where it shows only that it works (minutes, 5 GB of Python packages)
 	PYTHONDONTWRITEBYTECODE=1 $(PYTHON) tests/gpu/test_cases.py
 	for stage in a b c; do \
 		tests/gpu/accept.sh --stage $$stage --work target/gpu/work --out target/gpu/$$stage --device cpu --quick --deadline 200 || exit; \
 	done
+
+gpu-switches: library ## Build the library for GPUs once for each change that only a GPU can judge
+	PYTHONDONTWRITEBYTECODE=1 python3 tests/gpu/switches.py
 
 gpu-load-mutants: library target/gpu-load/tree/run ## Build gpu-embed with known defects of its GPU path and see that gpu-load finds each
 	PYTHONDONTWRITEBYTECODE=1 .venv/reference/bin/python tests/gpu-load/mutants.py
@@ -131,7 +134,7 @@ lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked $(CRATES) --no-deps
 	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 	scripts/version.sh check
-	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch | xargs -n 1 git apply --check -C1
+	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch tests/gpu/switches/*.patch | xargs -n 1 git apply --check -C1
 
 # Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
@@ -223,6 +226,6 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 
 FORCE:
 
-.PHONY: help setup build library demo test nightly results-check torture parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-accept-cpu monitoring \
+.PHONY: help setup build library demo test nightly results-check torture parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-switches gpu-accept-cpu monitoring \
 	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
 	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens

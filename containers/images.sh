@@ -5,7 +5,8 @@
 #   images.sh sif     dist/IMAGE.sif of each, from images that are built
 #
 # ENGINE: docker or podman [the first of them that is there]. REGISTRY: what the names begin with [ghcr.io/plmkit]. BASE: an image of
-# Debian 12 in place of the one that is pinned. `make dist`, with the same GPU, has made the programs before, on this kind of machine.
+# Debian 12 in place of the one that is pinned. PLMKIT_MACHINE=aarch64: for that machine. `make dist`, with the same GPU, has made the
+# programs for it before.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,12 +21,13 @@ engine=${ENGINE:-$(command -v docker podman | head -n 1 || true)}
 [[ $engine ]] || fail 69 "neither docker nor podman is there"
 images=(plmkit-cpu)
 [[ ${GPU:-} != 1 ]] || images+=(plmkit)
-programs=dist/plmkit-$version-$(uname -m)-linux
+programs=dist/plmkit-$version-$machine-linux
 context=target/images/context
 
 build() {
     local image options=(--build-arg "VERSION=$version" --build-arg "REVISION=$(git describe --always --abbrev=40 --dirty)")
     [[ -d $programs ]] || fail 66 "$programs: no programs there: make dist"
+    [[ ! ${PLMKIT_MACHINE:-} ]] || options+=(--platform "linux/${machine/aarch64/arm64}")
     [[ ! ${BASE:-} ]] || options+=(--build-arg "BASE=$BASE")
     rm -rf "$context"
     mkdir -p "$context"

@@ -6,6 +6,7 @@
 #             fetches 400 MB of wheels and takes half an hour
 #   gpu       the gpu-embed that dist has left, on libtorch for CUDA and the stand-ins of gpu-load, as on a GH200; only if it is named,
 #             since it fetches 600 MB more, and needs .venv/reference
+#   images    images of what dist has left, in which the chain runs: see aarch64-images.sh; only if it is named, since it needs root
 #   chain     tests of the model, layer by layer against the golden files; the demo, whose vectors are compared with this CPU's
 #
 # Installs Debian's cross compiler and qemu-user where they are missing, which needs root.
@@ -14,6 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 target=aarch64-unknown-linux-gnu
 parts=${AARCH64:-kernels chain}
+[[ $parts != images ]] || exec tests/delivery/aarch64-images.sh
 
 if [[ ${INSIDE_QEMU:-} != 1 ]]; then
     packages=()
@@ -64,7 +66,7 @@ for part in $parts; do
             --out "$work/embeddings.parquet"
         ;;
     *)
-        echo "aarch64: expected AARCH64=kernels, chain, dist or gpu, found $part" >&2
+        echo "aarch64: expected AARCH64=kernels, chain, dist or gpu, or images alone, found $part" >&2
         exit 2
         ;;
     esac

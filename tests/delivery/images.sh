@@ -7,24 +7,12 @@
 set -euo pipefail
 # shellcheck source=tests/workflows/checks.sh
 source "$(dirname "$0")/../workflows/checks.sh"
-kept=$root/target/images
-export REGISTRY=localhost/plmkit ENGINE=podman BASE=localhost/debian:12
+export REGISTRY=localhost/plmkit BASE=localhost/debian:12
+# shellcheck source=tests/delivery/podman.sh
+source "$root/tests/delivery/podman.sh"
 version=$("$root/scripts/version.sh")
 skipped=()
 
-# Without systemd, and where containers are made in a container: no limits, no network, and no namespaces for the steps of a build.
-command -v podman runc >/dev/null || check "podman" "$root/tests/install/packages.sh" podman runc
-cat >containers.conf <<CONF
-[containers]
-default_ulimits = ["nofile=4096:4096", "nproc=8192:8192"]
-netns = "none"
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-CONF
-printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/store"\nrunroot = "%s/run"\n' "$kept" "$work" >storage.conf
-export CONTAINERS_CONF=$work/containers.conf CONTAINERS_STORAGE_CONF=$work/storage.conf BUILDAH_ISOLATION=chroot
 podman image exists "$BASE" || check "a Debian 12" podman import --quiet "$("$root/tests/delivery/base.sh" bookworm)" "$BASE"
 
 # make_them TARGET: both images or SIF files, with the time that it takes.

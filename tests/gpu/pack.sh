@@ -3,7 +3,7 @@
 #
 #   tests/gpu/pack.sh FILE.tar.gz
 #
-# It holds the programs of target/release and libplmkit_cuda.so, stripped, tests/gpu with what it imports, and test-data. There:
+# It holds the programs of target/release, libplmkit_cuda.so and target/switches, stripped, tests/gpu with what it imports, and test-data. There:
 #
 #   tar xzf FILE.tar.gz && plmkit-gpu/tests/gpu/accept.sh --stage a --work WORK --out OUT
 set -euo pipefail
@@ -16,9 +16,12 @@ programs=(plmkit fasta-shard pack-batches gpu-embed validate-embeddings query-em
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 to=$folder/plmkit-gpu
-mkdir -p "$to/target/release"
+mkdir -p "$to"/target/{release,switches}
 for program in "${programs[@]}"; do
     strip -o "$to/target/release/$program" "target/release/$program"
+done
+for library in target/switches/*.so; do
+    [[ ! -f $library ]] || strip -o "$to/$library" "$library"
 done
 cp -R --parents tests/gpu tests/parity/checkpoint.py tests/parity/configurations.py \
     tests/parity/families.py test-data/proteins.fasta test-data/golden test-data/model-tiny test-data/model-tiny-esmc \

@@ -117,14 +117,14 @@ def known(bench, dtype, budget):
     }
 
 
-def run(bench, batches, model, options):
+def run(bench, batches, model, options, **environment):
     """One run under monitor-log: what its events say."""
     out, log, samples = bench.path("out.parquet"), bench.path("events.jsonl"), bench.path("samples.csv")
     for old in log, samples, out:
         old.unlink(missing_ok=True)
     command = bench.programs.embed_command(batches, model, out, "--events", log, *options)
     record = ["record", "--out", samples, "--interval", "200ms", "--", *command]
-    bench.programs.run("monitor-log", *record, codes=(0, 1) if bench.programs.rejects else (0,))
+    bench.programs.run("monitor-log", *record, codes=(0, 1) if bench.programs.rejects else (0,), **environment)
     begin, done_batches, done = events(log)
     total = lambda key: sum(batch.get(key) or 0.0 for batch in done_batches) / 1e3
     figures = {"tokens_per_s": done["tokens"] / done["elapsed_s"], "elapsed_s": done["elapsed_s"], "load_ms": begin.get("load_ms")}

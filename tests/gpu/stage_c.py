@@ -1,4 +1,4 @@
-"""Memory that runs out, kills, two runs at once, a larger model, and what monitor-log sees of a card."""
+"""Memory that runs out, kills, two runs at once, a larger model, what monitor-log sees of a card, and changes to be judged."""
 
 import csv
 import json
@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import models
 from cases import Case
 from programs import Failed, command_name, events
+from stage_b import LEAST, narrow, run, spread
 
 # Column of monitor-log: nvidia-smi's name for it, and how far both may be apart at a time: a share, or units.
 COLUMNS = {
@@ -321,6 +322,34 @@ def number(value):
         return None
 
 
+def switches(bench):
+    """Changes that wait for a GPU's word (`switches/`), each in turns with the library as it is: speed and values."""
+    libraries = sorted((bench.programs.folder.parent / "switches").glob("*.so"))
+    if not libraries:
+        return bench.absent("switches", "none was built: make gpu-switches")
+    model, budget = model_of(bench), 2048 if bench.quick else 65536
+    proteins = models.proteins(12_000 if bench.quick else 1_200_000, seed=4)
+    few, batches = bench.programs.pack("few", proteins[:200], budget), bench.programs.pack("all", proteins, budget)
+    exact, out = bench.path("exact.parquet"), bench.path("out.parquet")
+    bench.programs.embed(few, model, exact, "--dtype", "f32")
+
+    def one(dtype):
+        environments = {"as it is": {}} | {library.stem: {"PLMKIT_CUDA": str(library)} for library in libraries}
+        rates = {name: [] for name in environments}
+        for _ in range(2):
+            for name, environment in environments.items():
+                figures = run(bench, batches, model, ["--dtype", dtype], **environment)
+                rates[name].append(figures.get("steady_tokens_per_s", figures["tokens_per_s"]))
+        for name, environment in environments.items():
+            bench.programs.embed(few, model, out, "--dtype", dtype, **environment)
+            cosine = min(bench.programs.cosines(out, exact).values(), default=float("nan"))
+            ratio = max(rates[name]) / max(rates["as it is"])
+            text = f"{max(rates[name]):,.0f} tokens/s, {ratio:.3f} x, lowest cosine with f32 {cosine:.7f}"
+            bench.values(f"{name}, {dtype}", text, cosine >= LEAST[dtype], {"ratio": ratio, "cosine": cosine, **spread(rates[name])})
+
+    bench.each([(dtype, lambda dtype=dtype: one(dtype)) for dtype in narrow(bench)])
+
+
 CASES = [
     Case(make_models, limit=90, name="models"),
     Case(memory, limit=90, least=20),
@@ -331,4 +360,5 @@ CASES = [
     Case(larger_model, limit=90, least=20, name="larger-model"),
     Case(large, limit=120, least=30),
     Case(devices, limit=120, least=30),
+    Case(switches, limit=150, least=30),
 ]
