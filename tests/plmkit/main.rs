@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -317,6 +317,36 @@ fn the_stages_give_what_one_run_gives() {
         summary("whole").expect("read"),
         summary("staged").expect("read")
     );
+}
+
+#[test]
+fn of_tasks_that_start_together_one_measures_the_batches() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 40);
+    let stage = |stage: &str| {
+        let line = format!("a.fasta --max-shard-tokens 4000 --out results --stage {stage}");
+        let mut command = plmkit(folder, &line);
+        command
+            .args(["--gpu-embed", "--inject out-of-memory-above=9000"])
+            .stderr(Stdio::piped());
+        command.spawn().expect("the program starts")
+    };
+    let code = stage("prepare").wait().expect("wait").code();
+    assert_eq!(code, Some(0));
+    let tasks = ["1/3", "2/3", "3/3"].map(|task| stage(&format!("embed --task {task}")));
+    let outputs = tasks.map(|task| task.wait_with_output().expect("wait"));
+    let said = outputs.each_ref().map(|output| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        said
+    });
+    let measured = said
+        .iter()
+        .filter(|said| said.contains(" tokens fit at once"));
+    assert_eq!(measured.count(), 3, "{said:?}");
+    let tried = said.iter().filter(|said| said.contains("1024 tokens fit"));
+    assert_eq!(tried.count(), 1, "{said:?}");
 }
 
 #[test]

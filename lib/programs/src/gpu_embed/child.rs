@@ -107,6 +107,8 @@ impl Session {
             Request::Probe { out } => {
                 // That of another machine or of other options is measured again.
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
+                // Tasks that start together find what the first of them measures.
+                args.wait_for_lock = true;
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
                 self.probe(&args, stop)?;
                 Ok(Exit::Done)
