@@ -15,9 +15,9 @@ const CHECKING: usize = 1;
 const READING: usize = 2;
 
 /// The bar, which threads share.
-pub(crate) struct RunProgress(Mutex<ProgressDisplay>);
+pub(crate) struct RunBar(Mutex<ProgressDisplay>);
 
-impl RunProgress {
+impl RunBar {
     /// Starts the bar of a run that embeds some tokens, of which some are done, and then validates `samples`.
     pub(crate) fn start(
         run: &Run,

@@ -20,7 +20,7 @@ use crate::computer::{self, Computer};
 use crate::model;
 use crate::params::{Existing, difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
-use crate::progress::{RunProgress, locked};
+use crate::progress::{RunBar, locked};
 use crate::run::Run;
 use crate::sample::{SampleFolder, shard_name};
 use crate::steps::exit_code;
@@ -117,7 +117,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             run.embed(&mut session, Vec::new(), false, &cut, task, &mut failures)?;
         }
         Some(Stage::Check | Stage::Finish) => {
-            let progress = RunProgress::start(&run, &session, 0, 0, &run.by_cut().0);
+            let progress = RunBar::start(&run, &session, 0, 0, &run.by_cut().0);
             run.finish(&session, &progress, &mut failures)?;
         }
     }
@@ -283,7 +283,7 @@ impl Run {
         samples: &[&Sample],
         task: Option<(usize, usize)>,
         failures: &mut Failures,
-    ) -> Result<RunProgress, Fault> {
+    ) -> Result<RunBar, Fault> {
         let shards = self.shards(samples)?.into_iter().enumerate();
         let of_task: Vec<(&Sample, ShardSummary)> = shards
             .filter(|(at, _)| task.is_none_or(|(number, count)| at % count == number - 1))
@@ -300,7 +300,7 @@ impl Run {
         let before = tokens(&done);
         let total = before + tokens(&left);
         let validated = if task.is_none() { samples } else { &[] };
-        let progress = RunProgress::start(self, session, total, before, validated);
+        let progress = RunBar::start(self, session, total, before, validated);
         if left.is_empty() {
             return Ok(progress);
         }
@@ -374,7 +374,7 @@ impl Run {
     fn finish(
         &self,
         session: &Session,
-        progress: &RunProgress,
+        progress: &RunBar,
         failures: &mut Failures,
     ) -> Result<(), Fault> {
         let mut summary = Summary::new(&self.args.out, self.args.allow_empty);

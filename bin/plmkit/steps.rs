@@ -13,7 +13,7 @@ use plmkit_store::{AtomicFile, BatchesFile, FileKind, StoreError, read_input, re
 
 use crate::computer::Computer;
 use crate::fasta::head;
-use crate::progress::RunProgress;
+use crate::progress::RunBar;
 use crate::sample::{SampleFolder, shard_name};
 
 impl SampleFolder<'_> {
@@ -193,7 +193,7 @@ impl SampleFolder<'_> {
     pub(crate) fn validate(
         &self,
         spot: Option<&mut SpotModel>,
-        progress: &RunProgress,
+        progress: &RunBar,
     ) -> Result<Exit, Fault> {
         let name = &self.sample.name;
         // An empty folder: nothing was rejected.

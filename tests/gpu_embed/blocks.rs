@@ -72,7 +72,7 @@ impl Blocks {
 
 /// The bytes of an output under construction, once it has a record.
 fn recorded(folder: &Path) -> u64 {
-    let recorded = folder.join("part-blocks.record").exists();
+    let recorded = folder.join("part-blocks.footer").exists();
     let blocks = folder.join("part-blocks.parquet").metadata();
     blocks.map_or(0, |found| if recorded { found.len() } else { 0 })
 }
@@ -105,7 +105,7 @@ fn blocks_survive_kills_signals_and_damage() {
 
     // After damage to the record, everything is computed again.
     blocks.interrupt(None, SIGKILL, 0);
-    flip(&file.with_extension("record"), 0.5);
+    flip(&file.with_extension("footer"), 0.5);
     run(&mut blocks.embed(None));
     blocks.case.assert_complete("e.parquet", &blocks.expected);
 }

@@ -590,7 +590,7 @@ fn a_folder_in_the_place_of_a_checkpoint_is_named_and_can_be_removed() {
     for name in [
         "lock",
         "part-blocks.parquet",
-        "part-blocks.record",
+        "part-blocks.footer",
         "part-00000003.parquet",
         "rejects",
         "crashes",

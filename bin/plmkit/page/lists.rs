@@ -16,7 +16,7 @@ const LISTED: usize = 100;
 const SEARCHED: usize = 1_000_000;
 
 /// A record.
-pub(super) struct Record {
+pub(super) struct ListedRecord {
     sample: String,
     id: String,
     ordinal: u64,
@@ -24,18 +24,19 @@ pub(super) struct Record {
     what: Cell,
 }
 
-const SAMPLE: Column<Record> = Column::new("sample", "", |record| Cell::text(&record.sample));
-const ID: Column<Record> = Column::new("id", "", |record| Cell::text(&record.id));
-const ORDINAL: Column<Record> = Column::new("record", "", |record| Cell::count(record.ordinal + 1));
-const WHY: Column<Record> = Column::new("reason", "", |record| record.what.clone());
-const LENGTH: Column<Record> = Column::new("residues", "", |record| record.what.clone());
+const SAMPLE: Column<ListedRecord> = Column::new("sample", "", |record| Cell::text(&record.sample));
+const ID: Column<ListedRecord> = Column::new("id", "", |record| Cell::text(&record.id));
+const ORDINAL: Column<ListedRecord> =
+    Column::new("record", "", |record| Cell::count(record.ordinal + 1));
+const WHY: Column<ListedRecord> = Column::new("reason", "", |record| record.what.clone());
+const LENGTH: Column<ListedRecord> = Column::new("residues", "", |record| record.what.clone());
 
 /// Adds the first records that were truncated, and those that were rejected, folded.
 pub(super) fn add(
     page: &mut Page,
     samples: &[PageSample],
-    truncated: &[Record],
-    rejected: &[Record],
+    truncated: &[ListedRecord],
+    rejected: &[ListedRecord],
 ) {
     let lines = || samples.iter().map(|sample| &sample.line);
     let counts = [
@@ -67,7 +68,7 @@ pub(super) fn find_truncated(
     datasets: &[(&SummaryLine, Dataset)],
     problems: &mut Vec<String>,
     stop: &Stop,
-) -> Vec<Record> {
+) -> Vec<ListedRecord> {
     let (mut records, mut searched) = (Vec::new(), 0);
     for (line, dataset) in datasets {
         let mut merge = Merge::new(&dataset.parts, [], stop);
@@ -85,7 +86,7 @@ pub(super) fn find_truncated(
             let truncated = keys.rows().filter(|key| key.truncated);
             for key in truncated.take(LISTED - records.len()) {
                 left = left.saturating_sub(1);
-                records.push(Record {
+                records.push(ListedRecord {
                     sample: line.name.clone(),
                     id: key.id.to_owned(),
                     ordinal: key.ordinal,
@@ -103,7 +104,7 @@ pub(super) fn find_rejected(
     out: &Path,
     samples: &[PageSample],
     problems: &mut Vec<String>,
-) -> Vec<Record> {
+) -> Vec<ListedRecord> {
     let mut records = Vec::new();
     for sample in samples.iter().filter(|sample| sample.line.rejected > 0) {
         let folder = out.join(&sample.line.name);
@@ -125,7 +126,7 @@ pub(super) fn find_rejected(
                 }
             };
             let room = LISTED - records.len();
-            records.extend(list.lines.into_iter().take(room).map(|line| Record {
+            records.extend(list.lines.into_iter().take(room).map(|line| ListedRecord {
                 sample: sample.line.name.clone(),
                 id: line.id,
                 ordinal: line.ordinal,

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use crate::dataset::read_dataset;
 use crate::folder::REJECTS;
 use crate::lists::read_lists;
-use crate::{Dataset, DatasetError, Merge, Part};
+use crate::{Dataset, DatasetError, DatasetPart, Merge};
 use new_folder::NewFolder;
 
 /// The most row groups of a Parquet file: their numbers are 16-bit.
@@ -73,7 +73,7 @@ struct Combining<'a> {
     /// The lists of records whose rows are added.
     lists: Vec<(&'static str, Kind, ListedFile)>,
     /// The parts of the earlier datasets that have rows of such records, by their number.
-    known: Vec<&'a [Part]>,
+    known: Vec<&'a [DatasetPart]>,
     /// The records whose rows are those of other records.
     shared: u64,
     /// The records that are left out: those that another record stands for, and those of earlier datasets.

@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::error::DatasetError;
 use crate::folder::{REJECTS, SHARDS, has_shards, own_files, parts_at};
 use crate::lists::{check_digest, open_list, read_lists, read_manifest};
-use crate::part::Part;
+use crate::part::DatasetPart;
 
 /// A dataset that is open: the ends of all its files are verified, their rows are not read. Several samples of a folder of results are
 /// one, too: their rows follow each other, and ordinals go on.
@@ -26,7 +26,7 @@ pub struct Dataset {
     /// Its folder, or its only file. Of several samples, the folder of results.
     pub path: PathBuf,
     /// Its embeddings files, of one work and with the same columns. There is at least one.
-    pub parts: Vec<Part>,
+    pub parts: Vec<DatasetPart>,
     /// Its `dataset.json`, if it has one.
     pub listed: Option<ListedDataset>,
     /// The manifest of its shards, if it has some.
@@ -58,10 +58,10 @@ impl Dataset {
             Err(_) if listed.as_ref().is_some_and(has_parts) => Vec::new(),
             paths => paths?,
         };
-        let mut parts: Vec<Part> = Vec::with_capacity(paths.len());
+        let mut parts: Vec<DatasetPart> = Vec::with_capacity(paths.len());
         for path in &paths {
             StoreError::check(stop)?;
-            let part = Part::open(path)?;
+            let part = DatasetPart::open(path)?;
             if let Some(first) = parts.first() {
                 part.check_same(first)?;
             }
@@ -100,7 +100,7 @@ impl Dataset {
             parts.extend(sample.parts.iter().cloned());
             parts[first..]
                 .iter_mut()
-                .for_each(|part: &mut Part| part.shift(end));
+                .for_each(|part: &mut DatasetPart| part.shift(end));
             let groups = parts[first..].iter().flat_map(|part| &part.groups);
             end = groups
                 .map(|group| group.ordinals.1 + 1)
@@ -298,7 +298,11 @@ pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, Datas
 }
 
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.
-fn check_parts(listed: &ListedDataset, folder: &Path, parts: &[Part]) -> Result<(), DatasetError> {
+fn check_parts(
+    listed: &ListedDataset,
+    folder: &Path,
+    parts: &[DatasetPart],
+) -> Result<(), DatasetError> {
     let files = listed.embeddings.iter();
     let files = files.map(|file| (folder.join(&file.file), &*file.digest));
     let mut listed: BTreeMap<PathBuf, &str> = files.collect();

@@ -28,7 +28,7 @@ pub use ids::AskedIds;
 pub use map::{MapPoint, VectorMap, map_vectors};
 pub use merge::Merge;
 pub use neighbours::{HIT_COLUMNS, Metric, NeighboursConfig, Plan, neighbours};
-pub use part::Part;
+pub use part::DatasetPart;
 pub use peptides::{PlaceFormat, write_peptides};
 pub use results::{
     NOT_VALIDATED, SUMMARY_FILE, SUMMARY_HEADER, SummaryLine, embeddings_at, read_summary,

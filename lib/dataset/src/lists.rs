@@ -13,7 +13,7 @@ use plmkit_store::{
 
 use crate::error::DatasetError;
 use crate::folder::SHARDS;
-use crate::part::Part;
+use crate::part::DatasetPart;
 
 /// Reads these lists of rejects in `folder`: each must be as it was when the dataset was validated. One without lines need not be
 /// kept.
@@ -68,7 +68,7 @@ pub(crate) fn check_digest(
 /// there with the digests that it lists, and no other shard.
 pub(crate) fn read_manifest(
     folder: &Path,
-    part: &Part,
+    part: &DatasetPart,
     stop: &Stop,
 ) -> Result<Option<Manifest>, DatasetError> {
     let shards = folder.join(SHARDS);

@@ -15,7 +15,7 @@ use arrow_select::concat::concat_batches;
 use plmkit_contract::{KeyColumns, Quoted, RowDigest, RowKey, Stop, ordinals as ordinals_of};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, check_digest};
 
-use crate::{AskedIds, DatasetError, Part};
+use crate::{AskedIds, DatasetError, DatasetPart};
 
 /// The bytes of all windows together.
 const WINDOW_BYTES: u64 = 512 << 20;
@@ -28,13 +28,13 @@ pub(crate) const BATCH_ROWS: usize = 1024;
 
 /// Reads the rows of all parts, sorted by ordinal and start.
 pub struct Merge<'a> {
-    parts: &'a [Part],
+    parts: &'a [DatasetPart],
     /// The places of the columns that are read: all keys, and some computed columns.
     columns: Vec<usize>,
     /// All by default.
     asked: Option<Box<Rows<'a>>>,
     stop: &'a Stop,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     /// Ordinal and start of the next row of each run, or a bound below them.
     heap: BinaryHeap<Reverse<((u64, u32), usize)>>,
     /// The last row that was returned, or the first of its record.
@@ -48,10 +48,10 @@ pub struct Merge<'a> {
 
 /// Finds the rows of a row group that are read.
 type Rows<'a> =
-    dyn Fn(&EmbeddingsFile, usize, &Part) -> Result<Vec<usize>, DatasetError> + Send + 'a;
+    dyn Fn(&EmbeddingsFile, usize, &DatasetPart) -> Result<Vec<usize>, DatasetError> + Send + 'a;
 
 /// Consecutive row groups of a part whose rows are in order.
-struct Run {
+struct SortedRun {
     part: usize,
     /// The groups that are not read yet, the current one first.
     groups: Range<usize>,
@@ -66,7 +66,7 @@ impl<'a> Merge<'a> {
     /// Starts to read the rows of `parts`, which have the same columns. `columns` are the places of computed columns in
     /// [`EmbeddingLayout::columns`](plmkit_contract::EmbeddingLayout::columns).
     pub fn new(
-        parts: &'a [Part],
+        parts: &'a [DatasetPart],
         columns: impl IntoIterator<Item = usize>,
         stop: &'a Stop,
     ) -> Self {
@@ -86,8 +86,8 @@ impl<'a> Merge<'a> {
             depth: 0,
             window_bytes: 0,
         };
-        for (part, Part { groups, .. }) in parts.iter().enumerate() {
-            merge.runs.extend(runs(groups).map(|groups| Run {
+        for (part, DatasetPart { groups, .. }) in parts.iter().enumerate() {
+            merge.runs.extend(runs(groups).map(|groups| SortedRun {
                 part,
                 groups,
                 rows: None,
@@ -224,7 +224,7 @@ impl<'a> Merge<'a> {
 
     /// Puts a run back to the others, with its next row or a bound of it; leaves it out if it has no more.
     fn queue(&mut self, run: usize) {
-        let Run {
+        let SortedRun {
             part,
             groups,
             rows,
@@ -284,7 +284,7 @@ impl<'a> Merge<'a> {
     /// The most runs whose ranges of ordinals have a common ordinal.
     fn depth(&self) -> usize {
         let mut ends: Vec<(u64, bool)> = Vec::new();
-        for Run { part, groups, .. } in &self.runs {
+        for SortedRun { part, groups, .. } in &self.runs {
             let groups = &self.parts[*part].groups[groups.clone()];
             if let [first, .., last] | [first @ last] = groups {
                 ends.extend([(first.ordinals.0, false), (last.ordinals.1, true)]);
@@ -351,7 +351,7 @@ fn ranges(rows: Vec<usize>) -> VecDeque<Range<usize>> {
     ranges
 }
 
-fn out_of_order(part: &Part, row: &RowKey<'_>) -> DatasetError {
+fn out_of_order(part: &DatasetPart, row: &RowKey<'_>) -> DatasetError {
     let what = format!(
         "ordinal {} {}: expected every row once and in the order of the input, found it again or too late",
         row.ordinal,

@@ -14,7 +14,7 @@ use crate::error::DatasetError;
 
 /// An embeddings file of a dataset, closed: what its footer says.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct DatasetPart {
     pub path: PathBuf,
     /// The digest of its rows, with their number.
     pub digest: RowDigest,
@@ -26,7 +26,7 @@ pub struct Part {
     pub(crate) offset: u64,
 }
 
-impl Part {
+impl DatasetPart {
     /// Reads the end of a file.
     pub(crate) fn open(path: &Path) -> Result<Self, StoreError> {
         let file = EmbeddingsFile::open(path)?;

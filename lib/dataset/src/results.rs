@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
-use crate::{Dataset, DatasetError, Part};
+use crate::{Dataset, DatasetError, DatasetPart};
 
 /// The table of the samples of the last run, in a folder of results.
 pub const SUMMARY_FILE: &str = "summary.tsv";
@@ -214,7 +214,7 @@ pub fn read_summary(folder: &Path) -> Result<Vec<SummaryLine>, DatasetError> {
 /// them.
 fn check_together(
     dataset: &Dataset,
-    first: &Part,
+    first: &DatasetPart,
     known: &mut BTreeSet<String>,
 ) -> Result<(), DatasetError> {
     let (part, is_folder) = (&dataset.parts[0], dataset.path.is_dir());

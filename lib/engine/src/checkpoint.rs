@@ -7,7 +7,7 @@ mod blocks;
 mod part;
 mod run_folder;
 
-pub(crate) use block::Block;
-pub(crate) use blocks::Blocks;
+pub(crate) use block::OutputBlock;
+pub(crate) use blocks::OutputBlocks;
 pub(crate) use part::read_part;
 pub(crate) use run_folder::{RunFolder, damage, remove_checkpoint};

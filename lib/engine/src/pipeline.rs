@@ -10,7 +10,7 @@ use plmkit_logs::event::{BatchDone, milliseconds};
 use plmkit_store::{StoreError, remove_file};
 
 use crate::batch::{Batch, ComputedBatch};
-use crate::checkpoint::{Block, Blocks, RunFolder, damage, read_part};
+use crate::checkpoint::{OutputBlock, OutputBlocks, RunFolder, damage, read_part};
 use crate::crash_marks::CrashMarks;
 use crate::embedder::{Embedder, StartedBatch};
 use crate::error::EngineError;
@@ -25,7 +25,7 @@ const RESULTS_AHEAD: usize = 2;
 pub(crate) fn run(
     work: &Work<'_>,
     embedder: &mut Embedder<'_>,
-    blocks: &mut Blocks<'_>,
+    blocks: &mut OutputBlocks<'_>,
     events: &mut EventLog,
     report: &mut dyn FnMut(RunProgress),
 ) -> Result<(), EngineError> {
@@ -127,7 +127,7 @@ fn compute(
 /// Writes the batches that the computation delivers.
 fn write(
     results: Receiver<ComputedBatch>,
-    blocks: &mut Blocks<'_>,
+    blocks: &mut OutputBlocks<'_>,
     events: &mut EventLog,
 ) -> Result<(), EngineError> {
     for mut batch in results {
@@ -148,7 +148,7 @@ fn read_batches(
     work: &Work<'_>,
     folder: &RunFolder,
     first: u64,
-    parts: Vec<Block>,
+    parts: Vec<OutputBlock>,
     given_up: &[u64],
     queue: &Sender<Result<ReadBatch, EngineError>>,
 ) -> Result<(), EngineError> {

@@ -8,7 +8,7 @@ use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;
 
-use crate::checkpoint::{Blocks, RunFolder, remove_checkpoint};
+use crate::checkpoint::{OutputBlocks, RunFolder, remove_checkpoint};
 use crate::embedder::Embedder;
 use crate::error::EngineError;
 use crate::event_log::EventLog;
@@ -31,7 +31,7 @@ impl Work<'_> {
         report: &mut dyn FnMut(RunProgress),
     ) -> Result<RunOutcome, EngineError> {
         let (config, job, inputs) = (self.config, self.job, self.inputs);
-        let mut blocks = Blocks::load(folder, self, stop)?;
+        let mut blocks = OutputBlocks::load(folder, self, stop)?;
         let claim = AtomicFile::create(&job.out)?;
         let rejects = rejects_list::begin(job, folder)?;
         let before = Instant::now();

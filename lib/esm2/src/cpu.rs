@@ -9,7 +9,7 @@ use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
 use crate::buffers::Buffer;
 use crate::cuda::Pass;
 use crate::error::EsmError;
-use crate::threads::threads;
+use crate::pool::threads;
 use crate::varlen::Varlen;
 
 /// A model on a CPU.

@@ -6,7 +6,7 @@ use plmkit_contract::{Dtype, ModelShape, Stop};
 use plmkit_cpu::{Collector, Encoder, Isa, Layer, LayerNorm, Readout, Weights};
 
 use crate::error::EsmError;
-use crate::threads::threads;
+use crate::pool::threads;
 
 /// Channels above which a CPU is no faster.
 const WIDEST: u32 = 1280;

@@ -25,8 +25,8 @@ mod gpus;
 mod heads;
 mod model;
 mod model_info;
+mod pool;
 mod rope;
-mod threads;
 mod timing;
 mod varlen;
 
@@ -47,6 +47,6 @@ pub use model::{Esm2, describe};
 pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};
 pub use plmkit_contract::Dtype;
 pub use plmkit_cpu::Isa;
-pub use threads::set_threads;
+pub use pool::set_threads;
 pub use timing::{DeviceTimes, KernelKind, KernelTimes};
 pub use varlen::Varlen;

@@ -10,7 +10,7 @@ use crate::checkpoint;
 use crate::compute_options::check_widths;
 use crate::cpu::CpuModel;
 use crate::cuda::{CudaModel, MemoryAsked, Opening, Pass};
-use crate::threads::threads;
+use crate::pool::threads;
 use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo, Ticket, Varlen};
 
 /// A model on a device.

@@ -15,10 +15,12 @@ mod reference;
 mod report;
 mod rows;
 mod run;
+mod spot_sample;
 
 pub use args::Args;
 pub use html::{add_checks, add_failures, add_origin, shown};
 pub use progress::Progress;
-pub use recompute::{SpotModel, spot_check_tokens};
+pub use recompute::SpotModel;
 pub use report::Report;
 pub use run::{run, validate};
+pub use spot_sample::spot_check_tokens;

@@ -1,8 +1,8 @@
 //! An embeddings file that grows by row groups, and that a later run can continue.
 //!
-//! The end of the file, its *record*, lists the row groups that are on disk. It changes with every row group: until the file is
-//! complete, the record is in a file beside it, which is replaced as a whole. A killed writer loses only the row groups after the
-//! last record.
+//! The end of the file, its *footer*, lists the row groups that are on disk. It changes with every row group: until the file is
+//! complete, the footer is in a file beside it, which is replaced as a whole. A killed writer loses only the row groups after the
+//! last footer.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
@@ -32,10 +32,10 @@ use crate::row_group::{PlacedRowGroup, RowGroup, RowGroupEncoder, indexed_metada
 use crate::verified::append;
 use crate::{AtomicFile, StoreError, remove_file};
 
-/// The option of a record with the row digest of each row group.
+/// The option of a footer with the row digest of each row group.
 const ROW_GROUPS: &str = "row_groups";
-/// The extension of a record's file, instead of `parquet`.
-const RECORD: &str = "record";
+/// The extension of a footer's file, instead of `parquet`.
+const FOOTER: &str = "footer";
 
 /// The most threads that encode at once. Twelve were no faster for residues of an H200, in memory and on a disk.
 const MAX_ENCODERS: usize = 4;
@@ -123,7 +123,7 @@ impl Sink {
 impl UnfinishedEmbeddings {
     /// Creates a file at `path`, replacing an existing one. Messages name `named`.
     pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
-        remove_file(&Self::record_of(path))?;
+        remove_file(&Self::footer_file(path))?;
         // Another run that has the file open may still write into it.
         remove_file(path)?;
         let file = OpenOptions::new()
@@ -137,7 +137,7 @@ impl UnfinishedEmbeddings {
         Ok(created)
     }
 
-    /// Opens the file at `path`, with the provenance of its last record; `None` if there is no file, or no record. Does not verify
+    /// Opens the file at `path`, with the provenance of its last footer; `None` if there is no file, or no footer. Does not verify
     /// the row groups.
     pub fn open(
         path: &Path,
@@ -149,11 +149,11 @@ impl UnfinishedEmbeddings {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(failed)?,
         };
-        let record = match fs::read(Self::record_of(path)) {
+        let footer = match fs::read(Self::footer_file(path)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            record => record.map_err(failed)?,
+            footer => footer.map_err(failed)?,
         };
-        let (groups, provenance) = read_record(path, record)?;
+        let (groups, provenance) = read_footer(path, footer)?;
         if groups.end() > file.metadata().map_err(failed)?.len() {
             return Err(StoreError::malformed(path, "it is cut"));
         }
@@ -184,9 +184,9 @@ impl UnfinishedEmbeddings {
         })
     }
 
-    /// Returns the path of the record of a growing file at `path`.
-    pub fn record_of(path: &Path) -> PathBuf {
-        path.with_extension(RECORD)
+    /// Returns the path of the footer of a growing file at `path`.
+    pub fn footer_file(path: &Path) -> PathBuf {
+        path.with_extension(FOOTER)
     }
 
     /// Cuts rows into row groups.
@@ -273,18 +273,18 @@ impl UnfinishedEmbeddings {
         Ok(verified?.concat())
     }
 
-    /// Saves all row groups for a later run: syncs their bytes, and writes a record.
-    pub fn record(&self, provenance: &Provenance) -> Result<(), StoreError> {
+    /// Saves all row groups for a later run: syncs their bytes, and writes a footer beside them.
+    pub fn write_footer(&self, provenance: &Provenance) -> Result<(), StoreError> {
         let groups = self.groups.0.iter();
         let rows: Vec<_> = groups.map(|group| group.rows.to_string()).collect();
         let provenance = provenance.clone().with(ROW_GROUPS, rows);
-        let record = self
+        let footer = self
             .groups
             .footer(&self.sink.encoder, &provenance, &self.path)?;
         let synced = self.sink.file.sync_data();
         synced.map_err(|source| self.sink.failed(source))?;
-        let mut file = AtomicFile::create(&Self::record_of(&self.path))?;
-        file.append(&record)?;
+        let mut file = AtomicFile::create(&Self::footer_file(&self.path))?;
+        file.append(&footer)?;
         file.finish()
     }
 
@@ -295,7 +295,7 @@ impl UnfinishedEmbeddings {
             return Ok(());
         }
         self.groups.0.truncate(count);
-        self.record(provenance)?;
+        self.write_footer(provenance)?;
         self.sink.set_len(self.groups.end())
     }
 
@@ -346,26 +346,26 @@ fn join<T>(thread: JoinHandle<T>) -> T {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Reads the row groups and the provenance of a record of the file at `path`.
-fn read_record(path: &Path, record: Vec<u8>) -> Result<(RowGroups, Provenance), StoreError> {
+/// Reads the row groups and the provenance of a footer of the file at `path`.
+fn read_footer(path: &Path, footer: Vec<u8>) -> Result<(RowGroups, Provenance), StoreError> {
     let malformed = |what: &str| StoreError::malformed(path, what);
     let broken = |error: ParquetError| StoreError::decoding_parquet(path, &error);
-    let damaged = || malformed("its record is damaged");
-    let end = End::parse(Format::Parquet, &record).map_err(|_| damaged())?;
+    let damaged = || malformed("its footer is damaged");
+    let end = End::parse(Format::Parquet, &footer).map_err(|_| damaged())?;
     let file_bytes = bytes(&end.segments) + (end.block + end.footer) as u64;
-    let index = record.len() - end.block - end.footer;
-    let record = Bytes::from(record);
+    let index = footer.len() - end.block - end.footer;
+    let footer = Bytes::from(footer);
     let mut metadata = indexed_metadata();
-    let parsed = metadata.try_parse_sized(&record, file_bytes);
+    let parsed = metadata.try_parse_sized(&footer, file_bytes);
     let metadata = parsed.and_then(|()| metadata.finish()).map_err(broken)?;
     let (mut provenance, _) =
         Provenance::open(&entries(metadata.file_metadata()), Kind::Embeddings)
             .map_err(|error| StoreError::content(path, error))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
-        serde_json::from_value(rows).map_err(|_| malformed("no record of row groups"))?;
+        serde_json::from_value(rows).map_err(|_| malformed("no footer of row groups"))?;
     if rows.len() != metadata.num_row_groups() {
-        return Err(malformed("its record is of other row groups"));
+        return Err(malformed("its footer is of other row groups"));
     }
     let mut groups = RowGroups::default();
     let mut segments = end.segments.into_iter();
@@ -380,7 +380,7 @@ fn read_record(path: &Path, record: Vec<u8>) -> Result<(RowGroups, Provenance), 
     }
     let mut at = 0;
     for segment in segments {
-        let bytes = record[..index].get(at..at + segment.bytes as usize);
+        let bytes = footer[..index].get(at..at + segment.bytes as usize);
         if !bytes.is_some_and(|bytes| segment.matches(bytes)) {
             return Err(damaged());
         }

@@ -22,7 +22,7 @@ use super::samples::add_to;
 use crate::folder::SHARDS;
 use crate::lists::open_list;
 use crate::merge::BATCH_ROWS;
-use crate::{Dataset, DatasetError, Merge, Part};
+use crate::{Dataset, DatasetError, DatasetPart, Merge};
 
 /// The records of a list that are read at once. Their rows are found in one pass over the dataset.
 const RECORDS: usize = 1 << 20;
@@ -119,7 +119,7 @@ impl Combining<'_> {
             };
             let [own, other] = [&self.dataset.parts[0], &found.parts[0]];
             let works = [own, other].map(|part| EmbeddingWork::new(&part.provenance.options));
-            let shape = |part: &Part| (part.layout.columns.clone(), part.layout.dim);
+            let shape = |part: &DatasetPart| (part.layout.columns.clone(), part.layout.dim);
             let different = works[0].difference(&works[1]).or_else(|| {
                 (shape(own) != shape(other))
                     .then(|| "expected the columns of this dataset, found others".to_owned())
@@ -172,7 +172,7 @@ impl Combining<'_> {
     /// rejected.
     fn copy_rows(
         &mut self,
-        rows: &[Part],
+        rows: &[DatasetPart],
         records: &[AliasRow<'_>],
         path: &Path,
         folder: &Path,
@@ -269,7 +269,7 @@ impl Combining<'_> {
             writer.write(&rows)?;
         }
         writer.finish(&self.dataset.provenance())?;
-        self.dataset.parts.push(Part::open(&path)?);
+        self.dataset.parts.push(DatasetPart::open(&path)?);
         Ok(())
     }
 }
@@ -278,7 +278,7 @@ impl Combining<'_> {
 fn copy(
     rows: &RecordBatch,
     copies: &[(u32, &AliasRow<'_>)],
-    part: &Part,
+    part: &DatasetPart,
 ) -> Result<RecordBatch, ArrowError> {
     let keys = KeyColumns::new(rows);
     let mut builder = RowsBuilder::of_keys();

@@ -14,12 +14,12 @@ use crate::batch::ComputedBatch;
 /// The option that lists the blocks of a checkpoint.
 const BLOCKS: &str = "blocks";
 
-/// Why a checkpoint with a [retryable](Block::is_retryable) sequence is not used.
+/// Why a checkpoint with a [retryable](OutputBlock::is_retryable) sequence is not used.
 pub(crate) const RETRYABLE: &str = "has sequences for which memory ran out";
 
 /// Consecutive batches that are encoded and written.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Block {
+pub(crate) struct OutputBlock {
     pub(crate) batches: Range<u64>,
     /// The row groups in the output; 0 in a part.
     pub(crate) row_groups: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Block {
     pub(crate) rejected: Vec<Reject>,
 }
 
-impl Block {
+impl OutputBlock {
     /// Makes the block of `batches`, of which the first is batch `first` of the run.
     pub(crate) fn new(first: u64, batches: &[ComputedBatch], row_groups: usize) -> Self {
         let rejected = batches.iter().flat_map(|batch| &batch.rejected);

@@ -15,14 +15,14 @@ use arrow_array::types::UInt32Type;
 use plmkit_contract::{Provenance, Reject, RowDigest, Stop, ordinals, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
-use super::block::{Block, RETRYABLE};
+use super::block::{OutputBlock, RETRYABLE};
 use super::part::open_part;
 use super::run_folder::{RunFolder, damage, remove_checkpoint};
 use crate::batch::ComputedBatch;
 use crate::work::Work;
 
 /// Collects batches into blocks, encodes complete blocks, and saves finished work.
-pub(crate) struct Blocks<'a> {
+pub(crate) struct OutputBlocks<'a> {
     pub(crate) folder: &'a RunFolder,
     work: &'a Work<'a>,
     last_checkpoint: Instant,
@@ -35,16 +35,16 @@ pub(crate) struct Blocks<'a> {
     /// The output under construction.
     file: Option<UnfinishedEmbeddings>,
     /// The blocks in the file.
-    finished: Vec<Block>,
+    finished: Vec<OutputBlock>,
     /// The number of finished blocks on record.
     recorded: usize,
     /// The parts whose rows are not in blocks on record, in ascending order and without overlaps.
-    pub(crate) parts: Vec<Block>,
+    pub(crate) parts: Vec<OutputBlock>,
     /// Checkpoints of other work, which this run replaces.
     pub(crate) to_replace: Vec<PathBuf>,
 }
 
-impl<'a> Blocks<'a> {
+impl<'a> OutputBlocks<'a> {
     /// Continues the output of `work` after the checkpoints in the folder. Everything but the rows of parts is verified, and damaged
     /// checkpoints are removed. Checkpoints of other work are an error or, with `--force`, are listed to be replaced.
     pub(crate) fn load(
@@ -106,7 +106,7 @@ impl<'a> Blocks<'a> {
     fn continue_file(
         &mut self,
         mut file: UnfinishedEmbeddings,
-        found: Vec<Block>,
+        found: Vec<OutputBlock>,
         stop: &Stop,
     ) -> Result<(), StoreError> {
         let path = self.folder.blocks();
@@ -126,7 +126,7 @@ impl<'a> Blocks<'a> {
                 self.finished.push(block);
                 continue;
             } else {
-                let part = Block::recorded(slice::from_ref(&block), &self.work.provenance);
+                let part = OutputBlock::recorded(slice::from_ref(&block), &self.work.provenance);
                 file.copy(own, &self.folder.part(block.batches.start), &part)?;
                 continue;
             };
@@ -181,7 +181,7 @@ impl<'a> Blocks<'a> {
 
     /// The provenance of the file with its blocks.
     fn record(&self) -> Provenance {
-        Block::recorded(&self.finished, &self.work.provenance)
+        OutputBlock::recorded(&self.finished, &self.work.provenance)
     }
 
     /// Adds the next batch.
@@ -247,7 +247,7 @@ impl<'a> Blocks<'a> {
             .pop_front_if(|(_, row_groups)| *row_groups <= left)
         {
             left -= row_groups;
-            let block = Block::new(self.saved(), &batches, row_groups);
+            let block = OutputBlock::new(self.saved(), &batches, row_groups);
             self.finished.push(block);
         }
     }
@@ -264,7 +264,7 @@ impl<'a> Blocks<'a> {
         if let Some(file) = &self.file
             && self.finished.len() > self.recorded
         {
-            file.record(&self.record())?;
+            file.write_footer(&self.record())?;
             self.recorded = self.finished.len();
             self.remove_parts()?;
         }
@@ -284,7 +284,7 @@ impl<'a> Blocks<'a> {
             number += 1;
             one.saved == next.saved && !self.work.ends_block(number)
         }) {
-            let part = Block::new(first, batches, 0);
+            let part = OutputBlock::new(first, batches, 0);
             first = part.batches.end;
             if batches[0].saved {
                 continue;
@@ -294,7 +294,7 @@ impl<'a> Blocks<'a> {
             for rows in batches.iter().flat_map(|batch| &batch.rows) {
                 file.write(rows)?;
             }
-            file.finish(&Block::recorded(
+            file.finish(&OutputBlock::recorded(
                 slice::from_ref(&part),
                 &self.work.provenance,
             ))?;
@@ -302,7 +302,7 @@ impl<'a> Blocks<'a> {
                 batch.saved = true;
             }
             // A damaged one had this place.
-            let is_other = |other: &Block| other.batches.start != part.batches.start;
+            let is_other = |other: &OutputBlock| other.batches.start != part.batches.start;
             self.parts.retain(is_other);
             self.parts.push(part);
         }
@@ -312,7 +312,7 @@ impl<'a> Blocks<'a> {
     /// Removes the parts whose rows are in blocks on record.
     fn remove_parts(&mut self) -> Result<(), StoreError> {
         let end = self.saved();
-        let recorded = |part: &mut Block| part.batches.start < end;
+        let recorded = |part: &mut OutputBlock| part.batches.start < end;
         for part in self.parts.extract_if(.., recorded) {
             remove_file(&self.folder.part(part.batches.start))?;
         }

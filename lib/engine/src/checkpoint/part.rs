@@ -7,12 +7,12 @@ use arrow_array::RecordBatch;
 use plmkit_contract::Provenance;
 use plmkit_store::{EmbeddingsReader, StoreError};
 
-use super::Block;
+use super::OutputBlock;
 
-/// Reads the metadata of the part at `path` of the work with this `provenance`, without its rows. See [`Block::all_of`].
-pub(crate) fn open_part(path: &Path, provenance: &Provenance) -> Result<Block, StoreError> {
+/// Reads the metadata of the part at `path` of the work with this `provenance`, without its rows. See [`OutputBlock::all_of`].
+pub(crate) fn open_part(path: &Path, provenance: &Provenance) -> Result<OutputBlock, StoreError> {
     let found = EmbeddingsReader::open(path)?.provenance().clone();
-    let mut blocks = Block::all_of(path, found, provenance)?;
+    let mut blocks = OutputBlock::all_of(path, found, provenance)?;
     let block = blocks.pop().filter(|_| blocks.is_empty());
     block.ok_or_else(|| StoreError::malformed(path, "not a part of a run"))
 }

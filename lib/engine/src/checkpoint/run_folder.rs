@@ -10,7 +10,7 @@ use plmkit_store::{
     remove_unfinished, strip_temporary_suffix,
 };
 
-use super::block::Block;
+use super::block::OutputBlock;
 use super::part::open_part;
 use crate::config::Job;
 use crate::work::Work;
@@ -107,17 +107,17 @@ impl RunFolder {
         }
     }
 
-    /// Opens the output of `work` under construction and lists its blocks, if it has a record. See [`Block::all_of`].
+    /// Opens the output of `work` under construction and lists its blocks, if it has a footer. See [`OutputBlock::all_of`].
     pub(crate) fn open_blocks(
         &self,
         work: &Work<'_>,
-    ) -> Result<Option<(UnfinishedEmbeddings, Vec<Block>)>, StoreError> {
+    ) -> Result<Option<(UnfinishedEmbeddings, Vec<OutputBlock>)>, StoreError> {
         let path = self.blocks();
         let named = self.named(work.job);
         let Some((file, found)) = UnfinishedEmbeddings::open(&path, &named, work.layout)? else {
             return Ok(None);
         };
-        let blocks = Block::all_of(&path, found, &work.provenance)?;
+        let blocks = OutputBlock::all_of(&path, found, &work.provenance)?;
         let row_groups: usize = blocks.iter().map(|block| block.row_groups).sum();
         if row_groups == file.row_groups() {
             Ok(Some((file, blocks)))
@@ -175,7 +175,7 @@ impl RunFolder {
         remove_file(&rejects)?;
         remove_file(&self.crashes())?;
         remove_unfinished(&rejects);
-        remove_unfinished(&UnfinishedEmbeddings::record_of(&self.blocks()));
+        remove_unfinished(&UnfinishedEmbeddings::footer_file(&self.blocks()));
         let blocks = (self.blocks(), self.open_blocks(work).map(drop));
         let parts = self.parts()?.into_iter().map(|path| {
             let opened = open_part(&path, &work.provenance).map(drop);
@@ -214,10 +214,10 @@ pub(crate) fn damage(error: StoreError) -> Result<StoreError, StoreError> {
     }
 }
 
-/// Removes a checkpoint, and the record that the output under construction has beside it.
+/// Removes a checkpoint, and the footer that the output under construction has beside it.
 pub(crate) fn remove_checkpoint(path: &Path) -> Result<(), StoreError> {
     remove_file(path)?;
-    remove_file(&UnfinishedEmbeddings::record_of(path))
+    remove_file(&UnfinishedEmbeddings::footer_file(path))
 }
 
 fn entries(folder: &Path) -> io::Result<Vec<DirEntry>> {
@@ -235,8 +235,8 @@ fn is_file(entry: &DirEntry) -> bool {
 /// Whether a run gives this name to a file of its folder, finished or not.
 fn is_own(name: &str) -> bool {
     let name = strip_temporary_suffix(name).unwrap_or(name);
-    let record = UnfinishedEmbeddings::record_of(Path::new(BLOCKS));
-    is_part(name) || [LOCK, REJECTS, BLOCKS, CRASHES].contains(&name) || record == Path::new(name)
+    let footer = UnfinishedEmbeddings::footer_file(Path::new(BLOCKS));
+    is_part(name) || [LOCK, REJECTS, BLOCKS, CRASHES].contains(&name) || footer == Path::new(name)
 }
 
 /// Whether this is the name of a part.

@@ -18,8 +18,8 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::args::Args;
 use super::progress::{Progress, Report};
 use super::proteins::each_protein;
-use super::recompute::Sample;
 use super::rows::each_row;
+use super::spot_sample::SpotSample;
 
 /// How files are read.
 pub(crate) struct Reading<'a> {
@@ -32,7 +32,7 @@ pub(crate) struct Reading<'a> {
     /// Whether a row of the embeddings is a whole protein, whatever its windows.
     pub(crate) stitched: bool,
     /// The rows that were computed again, if any were.
-    pub(crate) sample: Option<&'a Sample<'a>>,
+    pub(crate) sample: Option<&'a SpotSample<'a>>,
 }
 
 /// Opens embeddings files, which reports call so: what is missing or foreign shows before hours of reading.

@@ -1,7 +1,7 @@
 //! Computes a sample of the rows again, on the CPU in f32, by a model of its own: weights that are damaged in memory must not judge
 //! themselves.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::env;
 use std::fmt::Display;
 use std::fs;
@@ -9,20 +9,16 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use plmkit_check::{
-    AliasLists, Amount, Candidate, Chosen, EmbeddedFile, LEAST, Recomputed, choose, shares,
-};
+use plmkit_check::{EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{
-    AMINO_ACIDS, Column, KNOWN, Kind, Layers, Manifest, Outputs, Pooling, Provenance, RowKey,
-    SCORES, SOURCE, SPECIAL_TOKENS, Scores, ShardRow, ShardSummary, StoreDtype, WINDOWS, path_text,
+    AMINO_ACIDS, Column, Layers, Outputs, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
+    StoreDtype, WINDOWS, path_text,
 };
 use plmkit_engine::{Engine, Injection, Job, RunConfig, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype};
 use plmkit_hub::{Settings, model_name, resolve};
-use plmkit_store::{
-    EmbeddingsReader, RecordListWriter, Shard, ShardReader, StoreError, read_shard,
-};
+use plmkit_store::{EmbeddingsReader, StoreError};
 use strum::VariantArray;
 use tempfile::TempDir;
 use tracing::dispatcher::{self, get_default};
@@ -31,110 +27,32 @@ use tracing::subscriber::{NoSubscriber, with_default};
 use crate::gpu_embed::threads as available;
 use crate::pack_batches::pack_shard;
 
-use super::args::{Args, Sampling};
 use super::progress::{Progress, Report};
 use super::rows::each_row;
+use super::spot_sample::SpotSample;
 
 /// The model of a spot check. One sample after the other may use it.
 pub type SpotModel = Option<(RunConfig, Engine)>;
 
-/// A sample of the rows of some shards.
-#[derive(Debug)]
-pub(crate) struct Sample<'a> {
-    shards: &'a [PathBuf],
-    aliases: &'a AliasLists,
-    /// The most rows and tokens of each shard that are in it.
-    shares: Vec<Amount>,
-    seed: u64,
-    /// Whether the windows of a protein are one row.
-    stitched: bool,
-    /// What a sample of these shards is made by, of which one may be without rows. Rows that were computed again have it as their
-    /// source, and no others.
-    made_by: Provenance,
+/// A sample of embeddings that is to be computed again.
+pub(crate) struct Recomputation<'a> {
+    pub(crate) sample: &'a SpotSample<'a>,
+    pub(crate) files: &'a [EmbeddedFile],
+    /// Where the files are.
+    pub(crate) paths: &'a [PathBuf],
+    pub(crate) model: &'a Path,
+    pub(crate) threads: Option<NonZero<usize>>,
+    /// Where inputs and output of the computation are written.
+    pub(crate) folder: &'a Path,
 }
 
-impl<'a> Sample<'a> {
-    /// Of these shards, which are some or all of those of a manifest; without one, they are all that there are.
-    pub(crate) fn new(
-        sampling: Sampling,
-        shards: &'a [PathBuf],
-        manifest: Option<&Manifest>,
-        aliases: &'a AliasLists,
-        stitched: bool,
-    ) -> Result<Self, Fault> {
-        let mut made_by = None;
-        let mut own = Vec::new();
-        for path in shards {
-            let mut opened = ShardReader::open(path)?;
-            made_by.get_or_insert_with(|| opened.provenance().clone());
-            let (mut size, mut last) = (Amount::default(), None);
-            if manifest.is_none() {
-                opened.lengths(|row| {
-                    let before = last.replace(row.ordinal);
-                    size.rows += u64::from(!stitched || before != last);
-                    size.tokens += u64::from(row.residues + SPECIAL_TOKENS);
-                })?;
-            }
-            own.push((opened.digest().to_string(), size));
-        }
-        let mut made_by = made_by.unwrap_or_else(|| Provenance::new("fasta-shard", Vec::new()));
-        // The sample is of another type, and has other columns, than the known datasets.
-        made_by.options.remove(KNOWN);
-        // In an order that is not that of the files.
-        let all: BTreeMap<_, _> = manifest.map_or_else(|| own.iter().cloned().collect(), sizes);
-        let rows = all.values().map(|shard| shard.rows).sum();
-        let proteins = manifest.filter(|_| stitched);
-        let proteins = proteins.map_or(rows, |manifest| manifest.accepted);
-        let all = shares(sampling.sample, proteins, &all);
-        // A shard that is not listed fails elsewhere.
-        let own = own.iter();
-        let own = own.map(|(digest, _)| all.get(digest).copied().unwrap_or_default());
-        Ok(Self {
-            shards,
-            aliases,
-            shares: own.collect(),
-            seed: sampling.seed,
-            stitched,
-            made_by: made_by.with("sample", "computed again"),
-        })
-    }
-
-    /// The source of rows that were computed again from these shards.
-    pub(crate) fn source(&self) -> String {
-        self.made_by.source()
-    }
-
-    /// The rows of the shard at a position: ordinal and start, the latter 0 where windows are stitched.
-    pub(crate) fn chosen(&self, position: usize, shard: &Shard) -> Chosen {
-        let mut candidates: Vec<Candidate> = Vec::new();
-        for row in shard.rows().iter() {
-            let key = key_of(&row, self.stitched);
-            let residues = row.sequence.len() as u32;
-            let tokens = u64::from(residues + SPECIAL_TOKENS);
-            if let Some(last) = candidates.last_mut().filter(|last| last.key == key) {
-                last.tokens += tokens;
-                continue;
-            }
-            candidates.push(Candidate {
-                key,
-                tokens,
-                truncated: row.key.truncated,
-                windowed: residues < row.key.length && !row.key.truncated,
-                aliased: self.aliases.has(row.key.ordinal),
-            });
-        }
-        choose(&candidates, self.shares[position], self.seed)
-    }
-
-    /// Computes the sample of these embeddings, which are at these paths, again: with files in `folder`, of which the last is returned,
-    /// too.
-    pub(crate) fn recompute(
+impl Recomputation<'_> {
+    /// Computes the rows, with the model in `spot` if it is the same. Returns them, and the file in the folder that has them.
+    pub(crate) fn run(
         &self,
-        model: &Path,
-        threads: Option<NonZero<usize>>,
-        (files, paths): (&[EmbeddedFile], &[PathBuf]),
-        (folder, spot): (&TempDir, &mut SpotModel),
-        (progress, stop): (Report<'_>, &Stop),
+        spot: &mut SpotModel,
+        progress: Report<'_>,
+        stop: &Stop,
     ) -> Result<(Recomputed, PathBuf), Fault> {
         let [shard, batches, positions, out] = [
             "shard.parquet",
@@ -142,19 +60,19 @@ impl<'a> Sample<'a> {
             "positions.csv",
             "embeddings.parquet",
         ]
-        .map(|name| folder.path().join(name));
-        let chosen = self.write_sample(&shard)?;
+        .map(|name| self.folder.join(name));
+        let chosen = self.sample.write(&shard)?;
         pack_shard(&shard, &batches, BATCH_TOKENS, false, true, stop)?;
-        let first = files.first().map(|file| &file.provenance);
+        let first = self.files.first().map(|file| &file.provenance);
         let option = |name| first.and_then(|first| first.text_option(name));
         let scores = named::<Scores>(option(SCORES));
         let is_masked = scores == Some(Scores::Masked);
         if is_masked {
-            let text = positions_again(files, paths, &chosen)?;
+            let text = positions_again(self.files, self.paths, &chosen)?;
             fs::write(&positions, text)
                 .map_err(|error| cannot(&format!("write positions: {error}")))?;
         }
-        let located = resolve(model, &Settings::from_env(), None, stop)?;
+        let located = resolve(self.model, &Settings::from_env(), None, stop)?;
         let config = RunConfig {
             model_name: model_name(&located),
             model: located,
@@ -163,12 +81,12 @@ impl<'a> Sample<'a> {
                 dtype: Some(Dtype::F32),
                 ..ComputeOptions::default()
             },
-            outputs: outputs(files, scores),
+            outputs: outputs(self.files, scores),
             scores_positions: is_masked.then_some(positions),
             windows: named(option(WINDOWS)).unwrap_or(Windows::Stitch),
             store_dtype: StoreDtype::F32,
             checkpoint_interval: Duration::MAX,
-            threads: threads.unwrap_or_else(|| available(None)),
+            threads: self.threads.unwrap_or_else(|| available(None)),
             prefetch: 1,
             digests: None,
             injection: Injection::default(),
@@ -204,61 +122,9 @@ impl<'a> Sample<'a> {
             Fault::new(exit, format!("spot check: {}", fault.message()))
         })?;
         StoreError::check(stop)?;
-        let again = read(std::slice::from_ref(&out), &self.source())?;
+        let again = read(std::slice::from_ref(&out), &self.sample.source())?;
         Ok((again, out))
     }
-
-    /// Writes the chosen rows of all shards as one shard. Returns their keys.
-    fn write_sample(&self, path: &Path) -> Result<HashSet<(u64, u32)>, Fault> {
-        let mut writer = RecordListWriter::create(path, Kind::Shard)?;
-        let mut all = HashSet::new();
-        for (position, source) in self.shards.iter().enumerate() {
-            if self.shares[position].rows == 0 {
-                continue;
-            }
-            let shard = read_shard(source)?;
-            let chosen = self.chosen(position, &shard).0;
-            for row in shard.rows().iter() {
-                if chosen.contains(&key_of(&row, self.stitched)) {
-                    writer.push(&ShardRow {
-                        description: None,
-                        ..row
-                    })?;
-                }
-            }
-            all.extend(chosen);
-        }
-        writer.finish(&self.made_by)?.1.finish()?;
-        Ok(all)
-    }
-}
-
-/// The rows and tokens of the shards of a manifest, by digest.
-fn sizes(manifest: &Manifest) -> BTreeMap<String, Amount> {
-    let size = |shard: &ShardSummary| {
-        let (rows, tokens) = (shard.rows, shard.tokens);
-        (shard.digest.clone(), Amount { rows, tokens })
-    };
-    manifest.shards.iter().map(size).collect()
-}
-
-/// About how many tokens the spot check of a sample with this manifest computes.
-pub fn spot_check_tokens(args: &Args, manifest: &Manifest) -> u64 {
-    if args.model.is_none() {
-        return 0;
-    }
-    let all = sizes(manifest);
-    let shares = shares(args.sampling.sample, manifest.accepted, &all);
-    let tokens = all.values().zip(shares.values()).map(|(shard, share)| {
-        let cost = |rows: u64| (rows * shard.tokens).div_ceil(shard.rows.max(1));
-        share.tokens.max(cost(LEAST)).min(cost(share.rows))
-    });
-    tokens.sum()
-}
-
-/// The key of the embedding that a row of a shard becomes, or a part of.
-fn key_of(row: &ShardRow, stitched: bool) -> (u64, u32) {
-    (row.key.ordinal, if stitched { 0 } else { row.key.start })
 }
 
 /// Tokens of a batch. Progress is told after each batch; on a CPU, batches of 16,384 save 1 to 2 % of the time.

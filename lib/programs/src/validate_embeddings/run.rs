@@ -17,9 +17,10 @@ use super::groups::{Reading, batches_digest, open_all};
 use super::lists::{read_lists, without_lists};
 use super::outputs::conclude;
 use super::progress::{Progress, Report, with_bars};
-use super::recompute::{Sample, SpotModel, folder, read, same_heads};
+use super::recompute::{Recomputation, SpotModel, folder, read, same_heads};
 use super::reference::read_reference;
 use super::rows::each_row;
+use super::spot_sample::SpotSample;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -74,16 +75,21 @@ pub fn validate(
     };
     if is_recomputed && has_rows && args.sampling.sample != Some(0) {
         let aliases = &criteria.aliases;
-        let chosen = Sample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
+        let chosen = SpotSample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
         let again = match &args.model {
             None => read(&args.recomputed, &chosen.source())?,
             Some(model) => {
-                let of = (&*embeddings, &*args.embeddings);
                 let folder = folder(args.temporary.as_deref())?;
-                let how = (&folder, spot.unwrap_or(&mut own));
-                chosen
-                    .recompute(model, args.threads, of, how, (progress, stop))?
-                    .0
+                let recomputation = Recomputation {
+                    sample: &chosen,
+                    files: &embeddings,
+                    paths: &args.embeddings,
+                    model,
+                    threads: args.threads,
+                    folder: folder.path(),
+                };
+                let spot = spot.unwrap_or(&mut own);
+                recomputation.run(spot, progress, stop)?.0
             }
         };
         // The files that are read now need memory, too.
@@ -164,12 +170,18 @@ fn recompute(args: RecomputeArgs, progress: Report<'_>, stop: &Stop) -> Result<E
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
     let aliases = &criteria.aliases;
-    let sample = Sample::new(args.sampling, &shards, manifest, aliases, stitched)?;
+    let sample = SpotSample::new(args.sampling, &shards, manifest, aliases, stitched)?;
     keep_others(&args.out, &sample.source(), &ordinals)?;
-    let of = (&*files, &*embeddings);
     let folder = folder(None)?;
-    let (how, told) = ((&folder, &mut None), (progress, stop));
-    let (again, file) = sample.recompute(&args.model, args.threads, of, how, told)?;
+    let recomputation = Recomputation {
+        sample: &sample,
+        files: &files,
+        paths: &embeddings,
+        model: &args.model,
+        threads: args.threads,
+        folder: folder.path(),
+    };
+    let (again, file) = recomputation.run(&mut None, progress, stop)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
     AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;

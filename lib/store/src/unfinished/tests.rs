@@ -116,7 +116,7 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
             .expect("read")
             .is_none()
     );
-    file.record(&provenance()).expect("record");
+    file.write_footer(&provenance()).expect("footer");
     // Row groups after the record are lost.
     push(&mut file, &third);
     let mut file = opened(&path);
@@ -179,17 +179,17 @@ fn damage_is_located() {
     for ordinal in 0..3 {
         push(&mut file, &[rows(10 * ordinal, &[2, 3])]);
     }
-    file.record(&provenance()).expect("record");
-    let record = UnfinishedEmbeddings::record_of(&path);
-    let whole = fs::read(&record).expect("record");
+    file.write_footer(&provenance()).expect("footer");
+    let footer = UnfinishedEmbeddings::footer_file(&path);
+    let whole = fs::read(&footer).expect("footer");
     for place in (0..whole.len()).step_by(31) {
         let mut damaged = whole.clone();
         damaged[place] ^= 1 << (place % 8);
-        fs::write(&record, damaged).expect("write");
+        fs::write(&footer, damaged).expect("write");
         let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
-        assert!(!matches!(opened, Ok(Some(_))), "the record, byte {place}");
+        assert!(!matches!(opened, Ok(Some(_))), "the footer, byte {place}");
     }
-    fs::write(&record, whole).expect("write");
+    fs::write(&footer, whole).expect("write");
     let whole = fs::read(&path).expect("file");
     let ends: Vec<u64> = file.groups.0.iter().map(PlacedRowGroup::end).collect();
     for place in (4..whole.len()).step_by(31) {
@@ -197,7 +197,7 @@ fn damage_is_located() {
         damaged[place] ^= 1 << (place % 8);
         fs::write(&path, damaged).expect("write");
         let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
-        let (file, _) = opened.expect("whole").expect("a record");
+        let (file, _) = opened.expect("whole").expect("a footer");
         let intact = file.verify(&Stop::default()).expect("read");
         let hit = ends.partition_point(|&end| end <= place as u64);
         assert_eq!(intact, [0, 1, 2].map(|group| group != hit), "byte {place}");
