@@ -22,8 +22,8 @@ if [[ ! -e $binfmt/qemu-aarch64 ]]; then
     mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
     echo ":plmkit-aarch64:M::$magic:$mask:$(command -v qemu-aarch64-static):F" >"$binfmt/register"
 fi
-podman image exists "$BASE" ||
-    check "a Debian 12" podman import --quiet --arch arm64 "$("$root/tests/delivery/base.sh" bookworm arm64)" "$BASE"
+debian=$("$root/tests/delivery/base.sh" bookworm arm64)
+podman image exists "$BASE" || check "a Debian 12" podman import --quiet --arch arm64 "$debian" "$BASE"
 
 # in_image IMAGE COMMAND…: in /data, which is $work/data.
 in_image() {
