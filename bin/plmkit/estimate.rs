@@ -13,6 +13,7 @@ use plmkit_hub::{Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::monitor_log::{self, EstimateArgs, estimate_of};
 use plmkit_sequence::{ShardConfig, read_lengths};
+use plmkit_telemetry::devices::DEFAULT_DEVICES;
 
 use crate::args::Args;
 use crate::check;
@@ -98,7 +99,11 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         dtype,
         ..ComputeOptions::default()
     };
-    how(options.model_args(None).device, embed.dtype).is_cpu()?;
+    let may_be_cpu = matches!(embed.device, Device::Auto | Device::Cpu);
+    // A GPU that is asked for may be that of another node.
+    if may_be_cpu {
+        how(options.model_args(None).device, embed.dtype).is_cpu()?;
+    }
     let mut asked = asked(embed, Vec::new(), stop);
     asked.report = report;
     for sample in &samples {
@@ -115,7 +120,7 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         asked.uncut.push(shards.into_values().collect());
     }
     let mut rates = Rates::new();
-    if matches!(embed.device, Device::Auto | Device::Cpu) {
+    if may_be_cpu {
         let threads = gpu_embed::threads(embed.threads);
         set_threads(threads);
         let sum = |of: fn(&Lengths) -> u64| asked.uncut.iter().flatten().map(of).sum::<u64>();
@@ -138,6 +143,9 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
     names.dedup();
     asked.gpus = NonZeroU32::new(gpus.len() as u32).unwrap_or(asked.gpus);
     rates.extend(shares_of_peaks(&asked.dtype, &names));
+    if rates.is_empty() {
+        rates = shares_of_peaks(&asked.dtype, DEFAULT_DEVICES);
+    }
     asked.rates = Some(rates);
     monitor_log::estimate(asked)
 }

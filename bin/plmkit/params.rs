@@ -196,8 +196,9 @@ impl Params {
 
 /// Parses options as an earlier run wrote them.
 fn again<P: Program>(text: &str, required: &[&str]) -> Option<P> {
-    let mut words = shlex::split(text)?;
-    words.extend(required.iter().map(|&word| word.to_owned()));
+    // First: an option at the end would take them for its value.
+    let mut words: Vec<String> = required.iter().map(|&word| word.to_owned()).collect();
+    words.extend(shlex::split(text)?);
     plmkit_cli::parse(&words).ok()
 }
 

@@ -4,12 +4,14 @@ use std::fs;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{DESCRIPTION, ShardSummary, path_text};
+use plmkit_contract::{DESCRIPTION, Reason, ShardSummary, path_text};
 use plmkit_programs::gpu_embed::{Request, ShardFiles};
 use plmkit_programs::monitor_log::{self, ReportArgs};
 use plmkit_programs::validate_embeddings::{self, SpotModel};
 use plmkit_programs::{fasta_shard, pack_batches};
-use plmkit_store::{AtomicFile, BatchesFile, FileKind, StoreError, read_input, remove_file};
+use plmkit_store::{
+    AtomicFile, BatchesFile, FileKind, StoreError, read_input, read_rejects, remove_file,
+};
 
 use crate::computer::Computer;
 use crate::fasta::head;
@@ -93,7 +95,7 @@ impl SampleFolder<'_> {
             events,
             samples,
             checkpoint_dir: self.checkpoint_dir(),
-            force: false,
+            force: force && lists_retryable(&list),
         };
         let mut compute = |files: &ShardFiles| {
             let request = Request::Embed(Box::new(files.clone()));
@@ -257,6 +259,13 @@ fn remove_if_damaged(path: &Path, force: bool) -> Result<(), Fault> {
         remove_file(path)?;
     }
     Ok(())
+}
+
+/// Whether a list has sequences that another try may embed.
+fn lists_retryable(list: &Path) -> bool {
+    let lines = read_rejects(list).map_or(Vec::new(), |list| list.lines);
+    let is_retryable = |reason| matches!(reason, Reason::OutOfMemory | Reason::WorkerLost);
+    lines.into_iter().any(|line| is_retryable(line.reason))
 }
 
 /// Says what mends a sample of which a program refused a file of its own.

@@ -42,13 +42,6 @@ new_data() {
     chown -R "$1" "$work/$image/data"
 }
 
-# expect CODE WORDS COMMAND…: the command ends with that code, and says these words.
-expect() {
-    local code=$1 words=$2 status=0
-    "${@:3}" 2>said.log || status=$?
-    grep -F "$words" said.log && [[ $status == "$code" ]] || { echo "exit $status: $(<said.log)"; return 1; }
-}
-
 label() { podman image inspect --format "{{index .Labels \"org.opencontainers.image.$1\"}}" "$REGISTRY/$image:$version"; }
 
 # The libraries that a program or another library names and that are not there.

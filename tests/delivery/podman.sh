@@ -14,3 +14,10 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 CONF
 printf '[storage]\ndriver = "overlay"\ngraphroot = "%s/store"\nrunroot = "%s/run"\n' "$kept" "$work" >"$CONTAINERS_STORAGE_CONF"
+
+# expect CODE WORDS COMMAND…: the command ends with that code, and says these words.
+expect() {
+    local code=$1 words=$2 status=0
+    "${@:3}" 2>said.log || status=$?
+    grep -F "$words" said.log && [[ $status == "$code" ]] || { echo "exit $status: $(<said.log)"; return 1; }
+}

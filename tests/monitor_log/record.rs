@@ -17,7 +17,11 @@ fn without_a_driver_the_log_is_empty() {
     let case = Case::new();
     let output = case.wrap("sleep 0.3").output().unwrap();
     let stderr = text(&output.stderr);
-    assert_eq!(stderr.matches("no GPU found: ").count(), 1, "{stderr}");
+    assert_eq!(
+        stderr.matches("GPUs are not sampled: ").count(),
+        1,
+        "{stderr}"
+    );
     assert!(case.rows("gpu.csv").is_empty());
 }
 

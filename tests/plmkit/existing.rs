@@ -154,6 +154,11 @@ fn a_stage_goes_on_with_the_options_of_prepare() {
     let said = String::from_utf8_lossy(&other.stderr);
     assert_eq!(other.status.code(), Some(1), "{said}");
     assert!(said.contains("b: not cut"), "{said}");
+    // An option that may have a value, and has none.
+    for stage in ["prepare", "embed --task 1/1"] {
+        let line = format!("b.fasta --out scored --gpu-embed --scores --stage {stage}");
+        run(&mut plmkit(folder, &line));
+    }
 }
 
 #[test]
@@ -371,6 +376,33 @@ fn a_refused_shard_keeps_its_logs() {
     let refused = refused.args(nowhere).output().expect("the program starts");
     assert_eq!(refused.status.code(), Some(73));
     assert!(fs::read(&events).expect("events") == before);
+}
+
+#[test]
+fn what_did_not_fit_into_memory_is_tried_again_by_force() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 20);
+    let line = "a.fasta --out results --pack-batches --max-batch-tokens=4096 --validate-embeddings --max-rejected=90%";
+    let squeezed = |most: u32| format!("{line} --gpu-embed --inject=out-of-memory-above={most}");
+    // Nothing fits: the memory is somebody else's.
+    let refused = plmkit(folder, &squeezed(2)).output();
+    let refused = refused.expect("the program starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(75), "{said}");
+    assert!(said.contains("not even a sequence of"), "{said}");
+    let embeddings = folder.join("results/a/embeddings/shard-00000.parquet");
+    assert!(!embeddings.exists());
+    run(&mut plmkit(folder, &squeezed(200)));
+    let list = folder.join("results/a/rejects/shard-00000.csv");
+    let listed = fs::read_to_string(&list).expect("a list");
+    assert!(listed.contains("out_of_memory"), "{listed}");
+    run(&mut plmkit(folder, line));
+    assert_eq!(fs::read_to_string(&list).expect("a list"), listed);
+    run(&mut plmkit(folder, &format!("{line} --force")));
+    assert!(!list.exists());
+    run(&mut plmkit(folder, &line.replace("results", "whole")));
+    assert!(data(&folder.join("results")) == data(&folder.join("whole")));
 }
 
 #[test]

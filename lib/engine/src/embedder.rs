@@ -33,7 +33,7 @@ pub(crate) struct Embedder<'a> {
     pub(crate) stop: &'a Stop,
     columns: ColumnWriter,
     stitcher: Stitcher,
-    limit: TokenLimit,
+    pub(crate) limit: TokenLimit,
     /// Of the batch that is computed, what its event tells of that, and the device's times.
     event: BatchDone,
     times: Option<DeviceTimes>,
@@ -316,6 +316,8 @@ impl<'a> Embedder<'a> {
     ) -> Result<(), EngineError> {
         let cu_seqlens = computed.cu_seqlens(rows);
         let tokens = last(&cu_seqlens);
+        // Others need other memory.
+        let is_usual = dtype == self.model.info().dtype && !computed.is_masked;
         if submitted.is_some() || rows.len() == 1 || self.limit.permits(tokens) {
             // What does not fit alone is tried once more, when nothing is cached for other batches.
             let again = (rows.len() == 1).then_some(None);
@@ -325,6 +327,11 @@ impl<'a> Embedder<'a> {
                 match submitted.and_then(|ticket| Ok(ticket.collect()?)) {
                     Ok(values) => {
                         self.limit.record_success(tokens);
+                        if is_usual {
+                            let lengths = cu_seqlens.windows(2).map(|ends| ends[1] - ends[0]);
+                            let longest = lengths.max().unwrap_or(0);
+                            self.limit.record_sequence(longest as usize);
+                        }
                         return self.keep_finite(computed, rows, dtype, values);
                     }
                     Err(EngineError::Model(error)) if error.is_out_of_memory() => {}
@@ -333,6 +340,11 @@ impl<'a> Embedder<'a> {
                 self.model.release()?;
             }
             if let [row] = rows {
+                if is_usual && let Err(longest) = self.limit.record_unfit(tokens) {
+                    return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+                        "a sequence of {tokens} tokens does not fit, and one of {longest} did before: another program takes the memory"
+                    ))));
+                }
                 computed.rejected.insert(*row, Reason::OutOfMemory);
                 return Ok(());
             }

@@ -16,9 +16,10 @@ use crate::config::RunConfig;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::scores::sources;
+use crate::token_limit::USUAL_TOKENS;
 
-/// Tokens of a sequence of the trial batches: the length in the training of ESM-2.
-const SEQUENCE: usize = 1024;
+/// Tokens of a sequence of the trial batches.
+const SEQUENCE: usize = USUAL_TOKENS;
 /// The most tokens to try, in at most 13 computations. Larger batches are not faster on any device, and their vectors take memory
 /// of the host.
 const MAX_TOKENS: usize = 1 << 17;
@@ -92,16 +93,18 @@ fn existing(
         return Ok(None);
     }
     let found: Result<BatchSize, _> = read_sealed(path).map_err(StoreError::of_existing);
-    let found = found.and_then(|found| match found.difference(wanted) {
-        None => Ok(found),
-        Some(difference) => Err(StoreError::exists(path, difference)),
-    });
-    match found {
-        Err(error) if force => {
-            tracing::info!("{error}: measured again");
+    match found.map(|found| (found.difference(wanted), found)) {
+        Ok((None, found)) => Ok(Some(found)),
+        Ok((Some(difference), _)) if force => {
+            tracing::info!("{}: measured again: {difference}", path_text(path));
             Ok(None)
         }
-        found => Ok(Some(found?)),
+        Err(_) if force => {
+            tracing::info!("{}: damaged, measured again", path_text(path));
+            Ok(None)
+        }
+        Ok((Some(difference), _)) => Err(StoreError::exists(path, difference).into()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -5,6 +5,9 @@ use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 /// Successful computations near the limit before the limit doubles: another process may have freed its memory.
 const SUCCESSES_TO_DOUBLE: u32 = 16;
 
+/// A sequence of up to so many tokens fits into the memory of any device that is free: the length in the training of ESM-2.
+pub(crate) const USUAL_TOKENS: usize = 1024;
+
 /// Batches in a row with nearly full memory before the limit halves.
 const NEARLY_FULL_BATCHES: u32 = 3;
 
@@ -15,6 +18,10 @@ pub(crate) struct TokenLimit {
     successes: u32,
     /// Batches in a row with nearly full memory.
     nearly_full: u32,
+    /// The tokens of the longest sequence that fitted.
+    longest_fitted: usize,
+    /// The tokens of the shortest sequence that did not fit alone.
+    shortest_unfit: usize,
 }
 
 impl Default for TokenLimit {
@@ -23,6 +30,8 @@ impl Default for TokenLimit {
             tokens: usize::MAX,
             successes: 0,
             nearly_full: 0,
+            longest_fitted: 0,
+            shortest_unfit: usize::MAX,
         }
     }
 }
@@ -54,6 +63,27 @@ impl TokenLimit {
             self.record_failure(tokens.min(self.tokens));
         }
         is_full
+    }
+
+    /// Notes that sequences of up to `tokens` fitted.
+    pub(crate) fn record_sequence(&mut self, tokens: usize) {
+        self.longest_fitted = self.longest_fitted.max(tokens);
+    }
+
+    /// Notes that a sequence of `tokens` did not fit alone. If one that is as long did before, it is not the sequence that is too
+    /// large: the error is its length.
+    pub(crate) fn record_unfit(&mut self, tokens: usize) -> Result<(), usize> {
+        self.shortest_unfit = self.shortest_unfit.min(tokens);
+        if tokens <= self.longest_fitted {
+            return Err(self.longest_fitted);
+        }
+        Ok(())
+    }
+
+    /// The tokens of a sequence that did not fit, although it was as short as most, where none fitted at all.
+    pub(crate) fn nothing_fits(&self) -> Option<usize> {
+        let is_short = self.longest_fitted == 0 && self.shortest_unfit <= USUAL_TOKENS;
+        is_short.then_some(self.shortest_unfit)
     }
 
     /// Counts a computation that fitted. The limit doubles after enough of them.
@@ -88,6 +118,21 @@ mod tests {
             limit.record_success(400);
         }
         assert!(limit.permits(1000) && !limit.permits(1001));
+    }
+
+    #[test]
+    fn a_sequence_is_too_large_only_if_none_as_long_fitted() {
+        let mut limit = TokenLimit::default();
+        assert_eq!(limit.nothing_fits(), None);
+        assert_eq!(limit.record_unfit(3000), Ok(()));
+        assert_eq!(limit.nothing_fits(), None, "a long one may be too large");
+        assert_eq!(limit.record_unfit(USUAL_TOKENS), Ok(()));
+        assert_eq!(limit.nothing_fits(), Some(USUAL_TOKENS));
+        limit.record_sequence(200);
+        limit.record_sequence(100);
+        assert_eq!(limit.nothing_fits(), None);
+        let unfit = [201, 200].map(|tokens| limit.record_unfit(tokens));
+        assert_eq!(unfit, [Ok(()), Err(200)]);
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub const DEFAULT_DEVICES: &[&str] = &[
     "L40S",
     "A100-SXM4-80GB",
     "GeForce RTX 4090",
-    "V100-SXM2-32GB",
     "L4",
     "T4",
 ];

@@ -145,7 +145,7 @@ fn search(library: Option<&Path>, asked: &Receiver<GpuSample>, answers: &Sender<
                     }
                 }
                 Err(reason) if is_first => {
-                    tracing::info!("no GPU found: {reason}");
+                    tracing::info!("GPUs are not sampled: {reason}");
                 }
                 Err(_) => {}
             }

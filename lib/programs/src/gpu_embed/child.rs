@@ -257,7 +257,7 @@ impl Child {
             let status = status.map_err(|error| cannot_run(&error))?;
             let ended = describe(status, stop)?;
             if self.deaths >= RESTARTS || stop.requested() {
-                return Err(ended);
+                return Err(to_resume(&ended));
             }
             tracing::warn!("{}; another takes its place", ended.message());
         }
@@ -349,24 +349,28 @@ fn cannot_run(error: &std::io::Error) -> Fault {
     Fault::of_system(Exit::Unavailable, "gpu-embed: cannot run it", error)
 }
 
+/// A failure after which saved work is taken up again.
+fn to_resume(ended: &Fault) -> Fault {
+    let what = format!("{}; run the same command to resume", ended.message());
+    Fault::new(ended.exit(), what)
+}
+
 /// How a child died. A signal from outside, or the kernel's for lack of memory, may not come again; that of a bug would. A failure that
 /// it reported itself is an error at once.
 fn describe(status: ExitStatus, stop: &Stop) -> Result<Fault, Fault> {
     let Some(signal) = status.signal() else {
         let code = status.code().and_then(|code| u8::try_from(code).ok());
         let exit = code.and_then(Exit::from_code).unwrap_or(Exit::Internal);
-        let what = "ended, see above; run the same command to resume";
-        let ended = Fault::new(exit, format!("gpu-embed: {what}"));
+        let ended = Fault::new(exit, "gpu-embed: ended, see above");
         // What was refused once is refused again, except memory.
         return if exit == Exit::Transient {
             Ok(ended)
         } else {
-            Err(ended)
+            Err(to_resume(&ended))
         };
     };
     if stop.requested() {
-        let what = "stopped; run the same command to resume";
-        return Err(Fault::new(Exit::Transient, what));
+        return Err(to_resume(&Fault::new(Exit::Transient, "stopped")));
     }
     let of_bugs = [
         Signal::SEGV,
@@ -386,6 +390,6 @@ fn describe(status: ExitStatus, stop: &Stop) -> Result<Fault, Fault> {
     } else {
         ""
     };
-    let what = format!("gpu-embed: ended by signal {signal}{why}; run the same command to resume");
+    let what = format!("gpu-embed: ended by signal {signal}{why}");
     Ok(Fault::new(exit, what))
 }
