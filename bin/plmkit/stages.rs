@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{ShardSummary, ShortIds, path_text};
+use plmkit_contract::{ShardSummary, ShortIds, path_text, plural};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard};
@@ -302,6 +302,10 @@ impl Run {
         let validated = if task.is_none() { samples } else { &[] };
         let progress = RunBar::start(self, session, total, before, validated);
         if left.is_empty() {
+            if let Some((number, tasks)) = task {
+                let all = plural(count as u64, "shard");
+                tracing::info!("task {number} of {tasks}: {all}, all embedded");
+            }
             return Ok(progress);
         }
         if !is_measured {

@@ -134,6 +134,13 @@ fn a_stage_goes_on_with_the_options_of_prepare() {
         assert_fails(unprepared, 66, "results: no run began here");
         assert!(!folder.join("results").exists());
     }
+    for (device, dtype) in [("cpu", "f16"), ("cuda:1", "int8"), ("all", "int8")] {
+        let line = format!("plmkit {line} prepare --device {device} --dtype {dtype}");
+        let mut never = command(folder, &line);
+        never.arg("--model").arg(test_data("model-tiny"));
+        assert_fails(never, 2, &format!("--dtype {dtype}: not computed"));
+        assert!(!folder.join("results").exists());
+    }
     run(&mut plmkit(folder, &format!("{line} prepare")));
     for stage in ["embed --task 1/1", "embed --task 1/1", "finish"] {
         for options in ["--pool max", "--dtype bf16 --force"] {

@@ -30,6 +30,19 @@ impl ComputeOptions {
         Ok(self.resolve()?.gpu.is_none())
     }
 
+    /// Fails if no device of the kind that is asked for computes in the type. What is here does not count: the run may be on another
+    /// node.
+    pub fn check_kind(&self) -> Result<(), EsmError> {
+        match self.device {
+            Device::Auto => Ok(()),
+            Device::Cpu => self.check(),
+            Device::Cuda(_) | Device::All => {
+                let newest = (i32::MAX, 0);
+                self.dtype_for(None, Some(newest)).map(drop)
+            }
+        }
+    }
+
     /// Checks that the device is usable and computes in the type, as far as possible without using it.
     pub fn check(&self) -> Result<(), EsmError> {
         let resolved = self.resolve()?;
