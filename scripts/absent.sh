@@ -8,6 +8,8 @@
 set -euo pipefail
 
 lib=${1:?folder of torch/}/torch/lib
+machine=${PLMKIT_MACHINE:-$(uname -m)}
+[[ $machine == "$(uname -m)" ]] || CC=${CC:-$machine-linux-gnu-gcc}
 names=(libcudnn.so.9 libcufft.so.12 libcufile.so.0 libcurand.so.10 libcusparse.so.12 libcusparseLt.so.0 libnccl.so.2 libnvshmem_host.so.3)
 work=$(mktemp -d)
 trap 'rm -r "$work"' EXIT

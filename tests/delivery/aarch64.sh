@@ -57,7 +57,7 @@ for part in $parts; do
         ;;
     gpu)
         export PLMKIT_MACHINE=aarch64 work=target/$target/gpu
-        CC=aarch64-linux-gnu-gcc GPU=1 LIBTORCH='' scripts/libtorch.sh fetch
+        GPU=1 LIBTORCH='' scripts/libtorch.sh fetch
         CC=aarch64-linux-gnu-gcc CXX=aarch64-linux-gnu-g++ INSTALLED=1 tests/gpu-load/tree.sh "$work/tree" .libtorch-aarch64
         rm -rf "$work/shards" "$work/embeddings.parquet"
         target/release/fasta-shard test-data/proteins.fasta --out "$work/shards" --shards 1 --quiet
