@@ -259,6 +259,9 @@ def monitor(bench):
     bench.row("recorded", f"{len(samples.read_text(encoding='utf-8').splitlines()) - 1} samples", None, {}, stderr=said[-2000:])
     with samples.open(encoding="utf-8", newline="") as file:
         ours = list(csv.DictReader(file))
+    if not ours:
+        # As where there is no NVML.
+        return bench.speed("samples", "none", False)
     filled = [column for column in ours[0] if any(row[column] for row in ours)]
     empty = [column for column in ours[0] if column not in filled]
     bench.row("columns", f"{len(filled)} have values; empty: {', '.join(empty) or 'none'}", None, {"filled": filled, "empty": empty})
