@@ -9,7 +9,6 @@ use plmkit_contract::{
 };
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_engine::Windows;
-use plmkit_esm2::ComputeOptions;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
@@ -236,12 +235,7 @@ fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mu
     unless_wrong(fasta_shard::check(&cut).map_err(named), errors);
     unless_wrong(validate.check(), errors);
     if args.stage == Some(Stage::Prepare) {
-        let compute = ComputeOptions {
-            device: embed.device,
-            dtype: embed.dtype,
-            ..ComputeOptions::default()
-        };
-        unless_wrong(compute.check_kind().map_err(Fault::from), errors);
+        unless_wrong(embed.compute().check_kind().map_err(Fault::from), errors);
     }
     if cut.long_policy == LongPolicy::Window
         && embed.windows != Windows::Separate

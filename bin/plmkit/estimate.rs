@@ -13,7 +13,6 @@ use plmkit_hub::{Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::monitor_log::{self, EstimateArgs, estimate_of};
 use plmkit_sequence::{ShardConfig, read_lengths};
-use plmkit_telemetry::devices::DEFAULT_DEVICES;
 
 use crate::args::Args;
 use crate::check;
@@ -100,9 +99,11 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         ..ComputeOptions::default()
     };
     let may_be_cpu = matches!(embed.device, Device::Auto | Device::Cpu);
-    // A GPU that is asked for may be that of another node.
     if may_be_cpu {
-        how(options.model_args(None).device, embed.dtype).is_cpu()?;
+        how(embed.device, embed.dtype).is_cpu()?;
+    } else {
+        // It may be that of another node.
+        how(embed.device, embed.dtype).check_kind()?;
     }
     let mut asked = asked(embed, Vec::new(), stop);
     asked.report = report;
@@ -143,9 +144,7 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
     names.dedup();
     asked.gpus = NonZeroU32::new(gpus.len() as u32).unwrap_or(asked.gpus);
     rates.extend(shares_of_peaks(&asked.dtype, &names));
-    if rates.is_empty() {
-        rates = shares_of_peaks(&asked.dtype, DEFAULT_DEVICES);
-    }
-    asked.rates = Some(rates);
+    // For none that is known, those of the usual GPUs.
+    asked.rates = Some(rates).filter(|rates| !rates.is_empty());
     monitor_log::estimate(asked)
 }

@@ -304,7 +304,9 @@ impl Run {
         if left.is_empty() {
             if let Some((number, tasks)) = task {
                 let all = plural(count as u64, "shard");
-                tracing::info!("task {number} of {tasks}: {all}, all embedded");
+                tracing::info!(
+                    "task {number} of {tasks} has nothing to embed: {all}, all complete"
+                );
             }
             return Ok(progress);
         }

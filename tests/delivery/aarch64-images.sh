@@ -17,10 +17,8 @@ mountpoint --quiet "$binfmt" || mount -t binfmt_misc none "$binfmt"
 if [[ ! -e $binfmt/qemu-aarch64 ]]; then
     # shellcheck disable=SC2317 # finish calls it
     clean() { echo -1 >"$binfmt/plmkit-aarch64"; }
-    # The first bytes of a program for aarch64. F: opened now, since a container has no qemu.
-    magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
-    mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
-    echo ":plmkit-aarch64:M::$magic:$mask:$(command -v qemu-aarch64-static):F" >"$binfmt/register"
+    # Opened now, since a container has no qemu.
+    "$root/tests/delivery/binfmt.sh" plmkit-aarch64 "$(command -v qemu-aarch64-static)" F
 fi
 debian=$("$root/tests/delivery/base.sh" bookworm arm64)
 podman image exists "$BASE" || check "a Debian 12" podman import --quiet --arch arm64 "$debian" "$BASE"

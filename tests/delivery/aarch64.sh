@@ -29,10 +29,7 @@ if [[ ${INSIDE_QEMU:-} != 1 ]]; then
 fi
 
 mount -t binfmt_misc none /proc/sys/fs/binfmt_misc
-# The first bytes of a program for aarch64; of its kind, 2 or 3.
-magic='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
-mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
-echo ":qemu-aarch64:M::$magic:$mask:$(command -v qemu-aarch64):" >/proc/sys/fs/binfmt_misc/register
+tests/delivery/binfmt.sh qemu-aarch64 "$(command -v qemu-aarch64)"
 export QEMU_LD_PREFIX=/usr/aarch64-linux-gnu CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 
 for part in $parts; do

@@ -341,9 +341,9 @@ impl<'a> Embedder<'a> {
             }
             if let [row] = rows {
                 if is_usual && let Err(longest) = self.limit.record_unfit(tokens) {
-                    return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+                    return Err(EngineError::out_of_memory(format!(
                         "a sequence of {tokens} tokens does not fit, and one of {longest} did before: another program takes the memory"
-                    ))));
+                    )));
                 }
                 computed.rejected.insert(*row, Reason::OutOfMemory);
                 return Ok(());

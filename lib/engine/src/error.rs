@@ -48,6 +48,11 @@ impl EngineError {
         Self::new(Exit::Data, format_args!("{name}: {what}"))
     }
 
+    /// Makes the error of memory that is full.
+    pub(crate) fn out_of_memory(what: String) -> Self {
+        EsmError::OutOfMemory(what).into()
+    }
+
     /// Makes the error of a thread that cannot be started.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub(crate) fn no_thread(error: io::Error) -> Self {

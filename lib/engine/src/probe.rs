@@ -141,12 +141,12 @@ fn measure(
     // Fragments must not be in the way of batches.
     model.release()?;
     if largest == 0 {
-        return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+        return Err(EngineError::out_of_memory(format!(
             "{}: beside it, not even one sequence of {} residues fits into the memory of {}",
             path_text(&config.model),
             SEQUENCE - 2,
             info.device
-        ))));
+        )));
     }
     let recommended = largest * SHARE / 100;
     size.largest_tokens = Some(largest as u32);

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use plmkit_contract::{Stop, path_text};
-use plmkit_esm2::{Dtype, Esm2, EsmError, LoadTimes};
+use plmkit_esm2::{Dtype, Esm2, LoadTimes};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;
@@ -75,9 +75,9 @@ impl Work<'_> {
         let published = computed.and_then(|()| {
             if let Some(tokens) = embedder.limit.nothing_fits() {
                 let device = &model.info().device;
-                return Err(EngineError::Model(EsmError::OutOfMemory(format!(
+                return Err(EngineError::out_of_memory(format!(
                     "{device}: not even a sequence of {tokens} tokens fits: another program takes the memory, or it is too small for this model"
-                ))));
+                )));
             }
             blocks.folder.check()?;
             // The rejects list first.

@@ -74,7 +74,7 @@ impl Sink {
             self.write_bytes(offset, bytes)?;
             offset += bytes.len() as u64;
         }
-        // The system starts to write to disk now, so that `record` waits less, and frees the memory of written pages. Errors do
+        // The system starts to write to disk now, so that `write_footer` waits less, and frees the memory of written pages. Errors do
         // not matter.
         let _ = fadvise(&self.file, 0, NonZero::new(offset), Advice::DontNeed);
         group.placed(start).map_err(|error| self.encoding(error))
@@ -363,7 +363,7 @@ fn read_footer(path: &Path, footer: Vec<u8>) -> Result<(RowGroups, Provenance), 
             .map_err(|error| StoreError::content(path, error))?;
     let rows = provenance.options.remove(ROW_GROUPS).unwrap_or_default();
     let rows: Vec<String> =
-        serde_json::from_value(rows).map_err(|_| malformed("no footer of row groups"))?;
+        serde_json::from_value(rows).map_err(|_| malformed("no list of row groups"))?;
     if rows.len() != metadata.num_row_groups() {
         return Err(malformed("its footer is of other row groups"));
     }

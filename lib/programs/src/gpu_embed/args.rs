@@ -268,6 +268,16 @@ impl Program for Args {
 }
 
 impl Args {
+    /// What computes, and in which type.
+    pub fn compute(&self) -> ComputeOptions {
+        ComputeOptions {
+            device: self.serve.unwrap_or(self.device),
+            dtype: self.dtype,
+            kernels: self.kernels,
+            profile: false,
+        }
+    }
+
     /// What all outputs of a model have in common.
     pub(super) fn config(&self) -> Result<RunConfig, Fault> {
         let outputs = Outputs::from(self.outputs.clone());
@@ -281,12 +291,7 @@ impl Args {
         let mut config = RunConfig {
             model_name: ModelName { name, revision },
             model: self.model.clone(),
-            compute: ComputeOptions {
-                device: self.serve.unwrap_or(self.device),
-                dtype: self.dtype,
-                kernels: self.kernels,
-                profile: false,
-            },
+            compute: self.compute(),
             outputs,
             scores_positions: self.scores_positions.clone(),
             windows: self.windows,

@@ -117,7 +117,7 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
             .is_none()
     );
     file.write_footer(&provenance()).expect("footer");
-    // Row groups after the record are lost.
+    // Row groups after the footer are lost.
     push(&mut file, &third);
     let mut file = opened(&path);
     assert_eq!(file.row_groups(), 1);
