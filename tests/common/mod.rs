@@ -130,16 +130,25 @@ pub(crate) fn with_memory(command: &Command, mib: u64) -> Command {
     limited
 }
 
+/// Builds `tests/fixtures/monitor_log/fake_nvml.c`, a driver of two GPUs, into the file `library`.
+pub(crate) fn compile_driver(library: &Path, options: &[&str]) {
+    // What it knows outlives a program that closes and opens it.
+    let options = [options, &["-Wl,-z,nodelete"]].concat();
+    compile("monitor_log/fake_nvml.c", library, &options);
+}
+
 /// Builds `tests/fixtures/failing_calls.c`, a library for `LD_PRELOAD`.
 pub(crate) fn failing_calls(folder: &Path) -> PathBuf {
     let library = folder.join("failing_calls.so");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/failing_calls.c");
-    let mut compiler = Command::new("cc");
-    run(compiler
-        .args(["-shared", "-fPIC", "-o"])
-        .arg(&library)
-        .arg(source));
+    compile("failing_calls.c", &library, &[]);
     library
+}
+
+fn compile(fixture: &str, library: &Path, options: &[&str]) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let mut compiler = Command::new("cc");
+    compiler.args(options).args(["-shared", "-fPIC", "-o"]);
+    run(compiler.arg(library).arg(fixtures.join(fixture)));
 }
 
 /// Expects that the program ends with `code` and one line that contains `what`.

@@ -12,7 +12,7 @@ use plmkit_logs::{GpuSample, Timestamp};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::program;
+use crate::common::{compile_driver, program};
 
 pub(crate) const HEADER: &str = plmkit_logs::gpu_csv::HEADER;
 
@@ -36,17 +36,7 @@ impl Case {
     /// A case with the GPUs of `fake_nvml.c`, compiled with options.
     pub(crate) fn with_driver(options: &[&str]) -> Self {
         let case = Self::new();
-        let mut cc = Command::new("cc");
-        cc.args(options);
-        // What it knows outlives a program that closes and opens it.
-        cc.args(["-shared", "-fPIC", "-Wl,-z,nodelete", "-o"]);
-        cc.arg(case.path("driver/libnvidia-ml.so.1"));
-        assert!(
-            cc.arg(fixture("fake_nvml.c"))
-                .status()
-                .expect("cc")
-                .success()
-        );
+        compile_driver(&case.path("driver/libnvidia-ml.so.1"), options);
         case
     }
 

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{SmallDisk, assert_failed, command, failing_calls, run, tree};
+use crate::common::{SmallDisk, assert_failed, command, compile_driver, failing_calls, run, tree};
 use crate::inputs::{EMBED, Inputs, Trial};
 use crate::tree::{assert_same, assert_subset, is_saved};
 
@@ -228,14 +228,20 @@ fn monitor_log_report() {
 #[test]
 #[ignore = "minutes: make torture"]
 fn monitor_log_record() {
+    let drivers = tempfile::tempdir().expect("temp folder");
+    let driver = drivers.path().join("libnvidia-ml.so.1");
+    compile_driver(&driver, &[]);
     for free in [0, 1] {
         let Some(disk) = SmallDisk::mount(64) else {
             return;
         };
         fill(&disk, free);
-        let line = "monitor-log record --interval 10ms --out samples.csv -- sh -c";
+        let line = "monitor-log record --interval 10ms --out samples.csv --nvml";
         let mut record = command(disk.path(), line);
-        let output = record.arg("sleep 1; exit 3").output().expect("run");
+        record
+            .arg(&driver)
+            .args(["--", "sh", "-c", "sleep 1; exit 3"]);
+        let output = record.output().expect("run");
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{stderr}");
         // It is tried again, which is told once, and how much was lost at the end.

@@ -26,10 +26,12 @@ check "shards, an array and a validation" until_true 60 is COMPLETED "$prepare"
 report=$(tail -n 1 "plmkit-$prepare.log")
 [[ $report =~ ^3\ shards:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
 array=${BASH_REMATCH[1]} validation=${BASH_REMATCH[2]}
-check "task 1 saves" until_true 60 halt long shard-00000
-check "task 2 saves" until_true 60 halt long shard-00001
-first=$(embedding long shard-00000)
-second=$(embedding long shard-00001)
+task() { pgrep -f "^([^ ]*/)?plmkit .*--stage embed --task $1/3$"; }
+halt_task() { compgen -G "results/long/embeddings/.shard-0000$(($1 - 1)).parquet.plmkit-run/part-*" && kill -STOP "$(task "$1")"; }
+check "task 1 saves" until_true 60 halt_task 1
+check "task 2 saves" until_true 60 halt_task 2
+first=$(task 1)
+second=$(task 2)
 same "each task has one GPU, and not the same" "0 1" \
     "$(for pid in "$first" "$second"; do tr '\0' '\n' <"/proc/$pid/environ" | sed -n 's/^CUDA_VISIBLE_DEVICES=//p'; done | sort | paste -sd ' ')"
 
