@@ -14,6 +14,7 @@ use tch::{Device, Kind, Tensor};
 use crate::CudaError;
 use crate::embedding::Embedding;
 use crate::encoder::{Encoder, GpuKernels, Layer, kind_of};
+use crate::fp8::compensate;
 use crate::heads::{ContactHead, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
@@ -55,7 +56,12 @@ pub(crate) fn load(
         capability: gpu.map(|gpu| gpu.capability),
         gpu: kernels,
     };
-    Ok((copying.model(encoder, opening)?, compiled, notes))
+    let mut model = copying.model(encoder, opening)?;
+    if opening.dtype == Dtype::Fp8 {
+        set_threads(model.threads);
+        compensate(&mut model)?;
+    }
+    Ok((model, compiled, notes))
 }
 
 /// Checks that the weights fit in the device memory if nothing else uses it.
@@ -173,6 +179,7 @@ impl Copying<'_> {
         };
         Ok(Layer {
             attention_norm: self.layer_norm(&format!("{layer}.attention.LayerNorm"))?,
+            fp8_norms: None,
             qkv: quantised(dense(&QKV, 2)?)?,
             query_key_norm: (config.architecture.query_key_norm)
                 .then(query_key_norm)

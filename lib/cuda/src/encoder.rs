@@ -45,10 +45,22 @@ pub(crate) struct Layer {
     pub(crate) up: Dense,
     /// Whether the feed-forward network has a gate.
     pub(crate) gated: bool,
+    /// In the place of both in fp8: their biases lack the mean inputs of `qkv` and `up`, whose products are in the biases of these.
+    pub(crate) fp8_norms: Option<[LayerNorm; 2]>,
     /// Output of the feed-forward network: `(hidden, intermediate)`.
     pub(crate) down: Dense,
     /// The factor of the outputs of both branches when they are added to the residual stream, if there is one.
     pub(crate) branch_scale: Option<f64>,
+}
+
+impl Layer {
+    /// Returns what is applied before attention, and before the feed-forward network.
+    fn norms(&self, in_fp8: bool) -> [&LayerNorm; 2] {
+        match &self.fp8_norms {
+            Some(norms) if in_fp8 => norms.each_ref(),
+            _ => [&self.attention_norm, &self.ffn_norm],
+        }
+    }
 }
 
 /// What sees the values of a forward pass as they are computed.
@@ -58,6 +70,11 @@ pub(crate) trait Observer {
 
     /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
     fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError>;
+
+    /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.
+    fn product(&mut self, _layer: usize, _input: &Input) -> Result<(), CudaError> {
+        Ok(())
+    }
 }
 
 /// The layers from the embedding to the final `LayerNorm`, and the operations in between.
@@ -184,11 +201,12 @@ impl Encoder {
         observer.hidden(0, &pass.x)?;
         let mut rotations = RotationCache::default();
         let mut normalised = match self.layers[..depth].first() {
-            Some(layer) => pass.normalise(None, &layer.attention_norm, None)?,
+            Some(layer) => pass.normalise(None, layer.norms(pass.in_fp8)[0], None)?,
             None => return Ok(()),
         };
         batch.time(KernelKind::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
+            observer.product(number, &normalised)?;
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
             let inv_freq = &layer.inv_freq;
@@ -207,16 +225,20 @@ impl Encoder {
             let attended = layer.out.forward(&mixed, batch.kind)?;
             batch.time(KernelKind::Gemm)?;
             let scale = layer.branch_scale;
-            normalised = pass.normalise(Some(&attended), &layer.ffn_norm, scale)?;
+            let [_, norm] = layer.norms(pass.in_fp8);
+            normalised = pass.normalise(Some(&attended), norm, scale)?;
             batch.time(KernelKind::LayerNorm)?;
+            observer.product(number, &normalised)?;
             let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
             batch.time(KernelKind::Gelu)?;
+            observer.product(number, &wide)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
             batch.time(KernelKind::Gemm)?;
             // The normalisation of the next layer adds the sum.
             match self.layers[..depth].get(number + 1) {
                 Some(next) => {
-                    normalised = pass.normalise(Some(&fed), &next.attention_norm, scale)?;
+                    let [norm, _] = next.norms(pass.in_fp8);
+                    normalised = pass.normalise(Some(&fed), norm, scale)?;
                 }
                 None => {
                     add(&mut pass.x, &fed, scale)?;

@@ -1,5 +1,9 @@
 //! Matrix products in 8-bit floats.
 
+mod compensation;
+
+pub(crate) use compensation::compensate;
+
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
@@ -37,6 +41,11 @@ impl Fp8 {
         let scales = one_or(largest.f_div_scalar(LARGEST)?)?;
         let values = x.f_mul(&factors)?.f_to_kind(Kind::Float8e4m3fn)?;
         Ok(Self { values, scales })
+    }
+
+    /// Returns the rounded values, `(rows, n)` f32.
+    pub(crate) fn to_f32(&self) -> Result<Tensor, CudaError> {
+        Ok(self.values.f_to_kind(Kind::Float)?.f_mul(&self.scales)?)
     }
 
     /// Returns `x·Wᵀ + b`, `(rows, n)` by `(m, n)` to `(rows, m)` bf16: on a GPU of compute capability 8.9 or newer if `n` and `m` are

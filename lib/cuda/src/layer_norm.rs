@@ -27,4 +27,13 @@ impl LayerNorm {
             false,
         )?)
     }
+
+    /// Returns one whose outputs lack `mean`, `(hidden)`.
+    pub(crate) fn without(&self, mean: &Tensor) -> Result<Self, CudaError> {
+        Ok(Self {
+            weight: self.weight.shallow_clone(),
+            bias: self.bias.f_sub(mean)?,
+            eps: self.eps,
+        })
+    }
 }
