@@ -142,9 +142,9 @@ rule multiqc:
         mem_mb=8000,
         runtime=60,
     params:
-        folders=lambda wildcards, input: [
-            Path(table).parent for table in input.tables[::2]
-        ],
+        folders=lambda wildcards, input: sorted(
+            {Path(table).parent for table in input.tables}
+        ),
         out=subpath(output[0], parent=True),
     shell:
         "multiqc --strict --force --config {input.config:q} --outdir {params.out:q}"
