@@ -170,10 +170,13 @@ class Suite:
 
     def relative(self, name, dtype, kernels):
         """A model with other layers than ESM-2's."""
-        options = ["--dtype", dtype, "--kernels", kernels, "--pool", "mean", "--residues", "--logits"]
+        options = ["--dtype", dtype, "--kernels", kernels, "--pool", "mean", "--residues"]
+        # As for natural lengths.
+        logits = [] if dtype == "fp8" else ["logits"]
+        options += [f"--{option}" for option in logits]
         model = self.inputs.relatives[name]
         run = self.programs.embed(f"{name}-{dtype}-{kernels}", self.inputs.natural, model, *options)
-        return whole(run, self.inputs.natural_rows, ["mean_4", "residues_4", "logits"]), ""
+        return whole(run, self.inputs.natural_rows, ["mean_4", "residues_4", *logits]), ""
 
     def probe(self):
         """A budget where memory ends."""
