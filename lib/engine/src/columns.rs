@@ -16,7 +16,7 @@ use bytes::Bytes;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, SequenceDigest, StoreDtype,
+    AMINO_ACIDS, Column, EmbeddingLayout, KEY_COLUMNS, SequenceDigest, StoreDtype, residue_of,
 };
 use plmkit_esm2::{Buffer, Buffers};
 use plmkit_store::PackedBatch;
@@ -26,16 +26,13 @@ use crate::scores::{amino_acid_logits, log_likelihood, log_probs};
 /// The most bytes of the values of a row: those of a Parquet page, without room for what else is in it.
 pub(crate) const ROW_BYTES: usize = (1 << 31) - (1 << 24);
 
-/// A row of the output.
+/// A protein that was stitched of windows.
 #[derive(Debug, PartialEq)]
-pub(crate) struct OutputRow {
-    /// The row of the batch with its key. For a stitched protein, the last window.
-    pub(crate) row: usize,
+pub(crate) struct Stitched {
     /// The letter of each residue.
     pub(crate) letters: Vec<u8>,
-    /// The number of windows, if the row was stitched.
-    pub(crate) n_windows: Option<u32>,
-    /// The values of each source of a row that was stitched, until they are among those of all rows.
+    pub(crate) n_windows: u32,
+    /// The values of each source, until they are among those of all rows.
     pub(crate) values: Vec<Vec<f32>>,
 }
 
@@ -50,13 +47,13 @@ pub(crate) struct ColumnWriter {
 }
 
 impl ColumnWriter {
-    /// Makes a record batch of the `rows` of a batch. `values` has for each of the sources the values of all rows, one after the
-    /// other.
+    /// Makes a record batch of `rows` of a batch. A protein that was stitched has the key of its last window. `values` has for each
+    /// of the sources the values of all rows, one after the other.
     pub(crate) fn lay_out(
         &self,
         layout: &EmbeddingLayout,
         packed: &PackedBatch,
-        rows: &[OutputRow],
+        rows: &[(usize, Option<Stitched>)],
         values: Vec<Buffer<f32>>,
     ) -> Result<RecordBatch, ArrowError> {
         let mut arrays = key_columns(layout, packed, rows)?;
@@ -64,7 +61,7 @@ impl ColumnWriter {
         let mut likelihood = None;
         if layout.columns.contains(&Column::LogProbs) {
             let log_probs = self.log_probs(&values);
-            likelihood = Some(likelihoods(rows, &log_probs));
+            likelihood = Some(likelihoods(packed, rows, &log_probs));
             // Before the logits of masked residues.
             values.insert(0, (Column::LogProbs, log_probs));
         }
@@ -74,9 +71,15 @@ impl ColumnWriter {
                 arrays.extend(likelihood.take());
                 continue;
             }
-            let lengths = rows.iter().map(|row| match column {
-                Column::Contacts => row.letters.len() * row.letters.len(),
-                _ => row.letters.len(),
+            let lengths = rows.iter().map(|(row, stitched)| {
+                let residues = match stitched {
+                    Some(protein) => protein.letters.len(),
+                    None => packed.residues(*row),
+                };
+                match column {
+                    Column::Contacts => residues * residues,
+                    _ => residues,
+                }
             });
             let own = values.iter_mut().find(|(source, _)| *source == column);
             let own = own.map(|(_, values)| std::mem::take(values));
@@ -133,23 +136,39 @@ impl ColumnWriter {
 }
 
 /// Makes the column of the mean log-probabilities, which rows without any of the twenty amino acids lack.
-fn likelihoods(rows: &[OutputRow], log_probs: &[f32]) -> ArrayRef {
+fn likelihoods(
+    packed: &PackedBatch,
+    rows: &[(usize, Option<Stitched>)],
+    log_probs: &[f32],
+) -> ArrayRef {
     let mut left = log_probs;
-    let likelihoods = rows.iter().map(|row| {
-        let own;
-        (own, left) = left.split_at(row.letters.len() * AMINO_ACIDS.len());
-        log_likelihood(row.letters.iter().copied(), own)
+    let likelihoods = rows.iter().map(|(row, stitched)| {
+        let letters = match stitched {
+            Some(protein) => Cow::Borrowed(&protein.letters),
+            None => Cow::Owned(letters(packed, *row)),
+        };
+        let of_row;
+        (of_row, left) = left.split_at(letters.len() * AMINO_ACIDS.len());
+        log_likelihood(letters.iter().copied(), of_row)
     });
     Arc::new(likelihoods.collect::<Float32Array>())
+}
+
+/// The letter of each residue of a row.
+fn letters(packed: &PackedBatch, row: usize) -> Vec<u8> {
+    let tokens = packed.residue_tokens(row).iter();
+    tokens
+        .map(|&token| residue_of(token).unwrap_or(b'X'))
+        .collect()
 }
 
 /// Returns the key columns and labels.
 fn key_columns(
     layout: &EmbeddingLayout,
     packed: &PackedBatch,
-    rows: &[OutputRow],
+    rows: &[(usize, Option<Stitched>)],
 ) -> Result<Vec<ArrayRef>, ArrowError> {
-    let indices = UInt64Array::from_iter_values(rows.iter().map(|row| row.row as u64));
+    let indices = UInt64Array::from_iter_values(rows.iter().map(|&(row, _)| row as u64));
     let of_batch = |name: &str| take(&packed.record_batch()[name], &indices, None);
     let key = |name| -> Result<ArrayRef, ArrowError> {
         Ok(match name {
@@ -166,7 +185,10 @@ fn key_columns(
         .map(key)
         .collect::<Result<Vec<_>, _>>()?;
     if layout.stitched {
-        let windows = rows.iter().map(|row| row.n_windows.unwrap_or(1));
+        let windows = rows.iter().map(|(_, stitched)| match stitched {
+            Some(protein) => protein.n_windows,
+            None => 1,
+        });
         keys.push(Arc::new(UInt32Array::from_iter_values(windows)));
     }
     for field in layout.labels.fields() {
@@ -176,10 +198,10 @@ fn key_columns(
 }
 
 /// Returns the sequence digests of the rows. A stitched row has that of the whole protein.
-fn digests(batch_digests: &StringArray, rows: &[OutputRow]) -> StringArray {
+fn digests(batch_digests: &StringArray, rows: &[(usize, Option<Stitched>)]) -> StringArray {
     let digests = batch_digests.iter().flatten().zip(rows);
-    let digests = digests.map(|(digest, row)| match row.n_windows {
-        Some(_) => SequenceDigest::new(&row.letters).to_string().into(),
+    let digests = digests.map(|(digest, (_, stitched))| match stitched {
+        Some(protein) => SequenceDigest::new(&protein.letters).to_string().into(),
         None => Cow::Borrowed(digest),
     });
     StringArray::from_iter_values(digests)

@@ -6,16 +6,14 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use plmkit_contract::{
     AMINO_ACIDS, Column, EmbeddingLayout, Exit, Reason, Reject, Scores, Stop, StoreDtype, Widths,
-    residue_of,
 };
 use plmkit_esm2::{
     Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
 };
 use plmkit_logs::event::{BatchDone, milliseconds};
-use plmkit_store::PackedBatch;
 
 use crate::batch::{Batch, ComputedBatch};
-use crate::columns::{ColumnWriter, OutputRow, ROW_BYTES};
+use crate::columns::{ColumnWriter, ROW_BYTES, Stitched};
 use crate::computation::{Computation, is_storable, last, middle, split_columns};
 use crate::config::RunConfig;
 use crate::crash_marks;
@@ -34,8 +32,9 @@ pub(crate) struct Embedder<'a> {
     columns: ColumnWriter,
     stitcher: Stitcher,
     pub(crate) limit: TokenLimit,
-    /// Of the batch that is computed, what its event tells of that, and the device's times.
-    event: BatchDone,
+    /// Of the batch that is computed: how often it was halved, its rows that were computed again in f32, and the device's times.
+    oom_splits: u64,
+    recomputed: u64,
     times: Option<DeviceTimes>,
 }
 
@@ -87,7 +86,8 @@ impl<'a> Embedder<'a> {
                 halves: Buffers::default(),
             },
             limit: TokenLimit::default(),
-            event: BatchDone::default(),
+            oom_splits: 0,
+            recomputed: 0,
             times: None,
         }
     }
@@ -127,7 +127,7 @@ impl<'a> Embedder<'a> {
         } = batch;
         let number = batch.event.batch;
         crash_marks::begin(number);
-        (self.event, self.times) = (std::mem::take(&mut batch.event), None);
+        (self.oom_splits, self.recomputed, self.times) = (0, 0, None);
         let (rows, rejected) = match self.embed_rows(&batch, layout, ticket) {
             Err(EngineError::Model(EsmError::Stopped)) => return Ok(None),
             result => result?,
@@ -151,7 +151,9 @@ impl<'a> Embedder<'a> {
             }),
             device_memory_mib: memory_mib.map(|(now, _)| now),
             device_memory_peak_mib: memory_mib.map(|(_, peak)| peak),
-            ..std::mem::take(&mut self.event)
+            oom_splits: self.oom_splits,
+            recomputed: self.recomputed,
+            ..batch.event
         };
         crash_marks::end(number);
         Ok(Some(batch.into_computed(vec![rows], rejected)))
@@ -170,17 +172,13 @@ impl<'a> Embedder<'a> {
             self.compute_all(&mut computed, &whole, submitted)?;
         }
         let is_kept = |row: &&usize| !computed.rejected.contains_key(row);
-        let kept = whole.iter().filter(is_kept).map(|&row| OutputRow {
-            row,
-            letters: letters(&batch.packed, row),
-            n_windows: None,
-            values: Vec::new(),
-        });
-        let mut rows: Vec<OutputRow> = kept.collect();
+        let kept = whole.iter().filter(is_kept);
+        let mut rows: Vec<_> = kept.map(|&row| (row, None)).collect();
         let ordinals = batch.packed.ordinals();
         // One protein after the other: the values of all residues of a batch may exceed the memory.
         for protein in windows.chunk_by(|&a, &b| ordinals[a] == ordinals[b]) {
-            rows.extend(self.stitch(protein, &mut computed)?);
+            let stitched = self.stitch(protein, &mut computed)?;
+            rows.extend(stitched.map(|(row, protein)| (row, Some(protein))));
         }
         let rejected = computed.rejected.iter();
         let rejected = rejected.map(|(&row, &reason)| batch.reject(row, reason));
@@ -215,12 +213,12 @@ impl<'a> Embedder<'a> {
     }
 
     /// Computes windows of one protein. If the last window is among them, appends the values of the protein to `computed` and
-    /// returns its row.
+    /// returns its row, and the protein.
     fn stitch(
         &mut self,
         rows: &[usize],
         computed: &mut Computation<'_>,
-    ) -> Result<Option<OutputRow>, EngineError> {
+    ) -> Result<Option<(usize, Stitched)>, EngineError> {
         let batch = computed.batch;
         let columns = self.stitcher.columns().to_vec();
         // Blending is in f32, whatever the stored type.
@@ -233,24 +231,25 @@ impl<'a> Embedder<'a> {
         let is_kept = |row: &&usize| !windows.rejected.contains_key(row);
         let kept = rows.iter().filter(is_kept);
         let residues = kept.map(|&row| batch.packed.residues(row));
-        let mut values = split_columns(&columns, self.widths(), &windows.values, residues);
+        let mut by_row = split_columns(&columns, self.widths(), &windows.values, residues);
         let mut stitched = None;
         for &row in rows {
-            let own = match windows.rejected.get(&row) {
+            let values = match windows.rejected.get(&row) {
                 Some(&reason) => Err(reason),
-                None => Ok(values.next().unwrap_or_default()),
+                None => Ok(by_row.next().unwrap_or_default()),
             };
             let tokens = batch.packed.residue_tokens(row);
-            let protein = self.stitcher.add(row, batch.packed.span(row), tokens, own);
+            let protein = self.stitcher.add(batch.packed.span(row), tokens, values);
             // Log-probabilities are made of logits later, and residues that are not masked have none.
-            let is_storable = |own: &OutputRow| {
-                let mut columns = own.values[..model_columns(&self.columns.sources).len()].iter();
+            let is_storable = |protein: &Stitched| {
+                let of_model = model_columns(&self.columns.sources).len();
+                let mut columns = protein.values[..of_model].iter();
                 columns.all(|values| is_storable(values, self.config.store_dtype))
             };
             match protein {
-                Some(Ok(mut own)) if is_storable(&own) => {
-                    computed.extend(&std::mem::take(&mut own.values));
-                    stitched = Some(own);
+                Some(Ok(mut protein)) if is_storable(&protein) => {
+                    computed.extend(&std::mem::take(&mut protein.values));
+                    stitched = Some((row, protein));
                 }
                 Some(Ok(_)) => drop(computed.rejected.insert(row, Reason::NotFinite)),
                 Some(Err(reason)) => drop(computed.rejected.insert(row, reason)),
@@ -349,7 +348,7 @@ impl<'a> Embedder<'a> {
                 return Ok(());
             }
             self.limit.record_failure(tokens);
-            self.event.oom_splits += 1;
+            self.oom_splits += 1;
         }
         let (before, after) = rows.split_at(middle(&cu_seqlens));
         self.compute(computed, before, dtype, None)?;
@@ -420,13 +419,13 @@ impl<'a> Embedder<'a> {
         if finite.iter().all(|&finite| finite) && computed.values.iter().all(|own| own.is_empty()) {
             drop(by_row);
             computed.values = columns;
-            self.event.recomputed += u64::from(dtype != self.model.info().dtype);
+            self.recomputed += u64::from(dtype != self.model.info().dtype);
             return Ok(());
         }
         for ((row, own), finite) in by_row.into_iter().zip(finite) {
             if finite {
                 computed.extend(&own);
-                self.event.recomputed += u64::from(dtype != self.model.info().dtype);
+                self.recomputed += u64::from(dtype != self.model.info().dtype);
             } else if matches!(dtype, Dtype::F32 | Dtype::Int8) {
                 // int8 has scales in f32, and so the range of f32.
                 computed.rejected.insert(row, Reason::NotFinite);
@@ -441,12 +440,4 @@ impl<'a> Embedder<'a> {
 /// Splits the rows of a batch into windows to stitch and all others.
 fn windows_and_others(batch: &Batch) -> (Vec<usize>, Vec<usize>) {
     (0..batch.packed.sequences()).partition(|&row| batch.is_window(row))
-}
-
-/// The letter of each residue of a row.
-fn letters(packed: &PackedBatch, row: usize) -> Vec<u8> {
-    let tokens = packed.residue_tokens(row).iter();
-    tokens
-        .map(|&token| residue_of(token).unwrap_or(b'X'))
-        .collect()
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use plmkit_contract::{Column, Pooling, Reason, RowSpan, Widths, residue_of};
 
 use super::{Blend, Moments};
-use crate::columns::OutputRow;
+use crate::columns::Stitched;
 
 /// Stitches proteins, one after the other.
 ///
@@ -95,16 +95,15 @@ impl Stitcher {
         window.start > 0 && matches!(self.open, Some(Err(_)))
     }
 
-    /// Adds the next window, in an order that [`WindowOrder`](super::WindowOrder) accepts: its row of the batch, its tokens without
-    /// `<cls>` and `<eos>`, and its values for each of [`columns`](Self::columns), or why it has none. Returns the row of the protein
-    /// after its last window, with the values of each requested column, or the reason of its first rejected window.
+    /// Adds the next window, in an order that [`WindowOrder`](super::WindowOrder) accepts: its tokens without `<cls>` and
+    /// `<eos>`, and its values for each of [`columns`](Self::columns), or why it has none. Returns the protein after its last window,
+    /// with the values of each requested column, or the reason of its first rejected window.
     pub(crate) fn add(
         &mut self,
-        row: usize,
         window: RowSpan,
         tokens: &[u8],
         values: Result<Vec<&[f32]>, Reason>,
-    ) -> Option<Result<OutputRow, Reason>> {
+    ) -> Option<Result<Stitched, Reason>> {
         let open = self.open.take().filter(|_| window.start > 0);
         let mut open = open.unwrap_or_else(|| Ok(self.start_protein()));
         match (&mut open, values) {
@@ -113,7 +112,7 @@ impl Stitcher {
             (Err(_), _) => {}
         }
         if window.is_last() {
-            return Some(open.map(|protein| protein.finish(row, self)));
+            return Some(open.map(|protein| protein.finish(self)));
         }
         self.open = Some(open);
         None
@@ -171,7 +170,7 @@ impl Protein {
         }
     }
 
-    fn finish(mut self, row: usize, stitcher: &Stitcher) -> OutputRow {
+    fn finish(mut self, stitcher: &Stitcher) -> Stitched {
         self.tracks.iter_mut().for_each(|track| track.add(None));
         let values = stitcher.wanted.iter().map(|&wanted| {
             let is_source = |tracked: &Column| *tracked == source(wanted);
@@ -182,12 +181,10 @@ impl Protein {
                 _ => track.vectors.take().unwrap_or_default(),
             })
         });
-        let values = values.collect();
-        OutputRow {
-            row,
+        Stitched {
+            values: values.collect(),
             letters: self.residues,
-            n_windows: Some(self.n_windows),
-            values,
+            n_windows: self.n_windows,
         }
     }
 }
@@ -223,7 +220,7 @@ mod tests {
         stitcher: &mut Stitcher,
         window: RowSpan,
         from: f32,
-    ) -> Option<Result<OutputRow, Reason>> {
+    ) -> Option<Result<Stitched, Reason>> {
         let vectors: Vec<f32> = (0..window.residues)
             .flat_map(|residue| [from + residue as f32; DIM])
             .collect();
@@ -237,7 +234,7 @@ mod tests {
             })
             .collect();
         let tokens = &TOKENS[window.start as usize..][..window.residues];
-        stitcher.add(4, window, tokens, Ok(values))
+        stitcher.add(window, tokens, Ok(values))
     }
 
     #[test]
@@ -254,16 +251,16 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert_eq!(add(&mut stitcher, window(0, 3), 0.0), None);
         let protein = add(&mut stitcher, window(2, 3), 8.0).expect("the last");
-        let row = protein.expect("both windows have values");
+        let protein = protein.expect("both windows have values");
         // Residue 2 has the value 2 in the first window and 8 in the second, where it is at an end of each.
         let both = |values: [f32; 5]| values.map(|value| [value; DIM]).concat();
-        assert_eq!(row.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
-        assert_eq!(row.values[0], [5.0; DIM]);
-        assert_eq!(row.values[1], [10.0; DIM]);
-        assert_eq!(row.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
-        assert_eq!(row.values[3], [4.0; DIM], "three residues each");
-        assert_eq!((row.row, row.n_windows), (4, Some(2)));
-        assert_eq!(row.letters, b"MKVLA");
+        assert_eq!(protein.values[4], both([0.0, 1.0, 5.0, 9.0, 10.0]));
+        assert_eq!(protein.values[0], [5.0; DIM]);
+        assert_eq!(protein.values[1], [10.0; DIM]);
+        assert_eq!(protein.values[2], [(82.0_f32 / 5.0).sqrt(); DIM]);
+        assert_eq!(protein.values[3], [4.0; DIM], "three residues each");
+        assert_eq!(protein.n_windows, 2);
+        assert_eq!(protein.letters, b"MKVLA");
     }
 
     #[test]
@@ -272,10 +269,10 @@ mod tests {
         let mut stitcher = Stitcher::new(&wanted, WIDTHS);
         assert!(!stitcher.is_lost(window(0, 2)));
         assert_eq!(add(&mut stitcher, window(0, 2), 0.0), None);
-        let lost = stitcher.add(5, window(1, 3), &TOKENS[1..4], Err(Reason::NotFinite));
+        let lost = stitcher.add(window(1, 3), &TOKENS[1..4], Err(Reason::NotFinite));
         assert_eq!(lost, None);
         assert!(stitcher.is_lost(window(3, 2)));
-        let lost = stitcher.add(6, window(3, 2), &TOKENS[3..], Err(Reason::OutOfMemory));
+        let lost = stitcher.add(window(3, 2), &TOKENS[3..], Err(Reason::OutOfMemory));
         assert_eq!(lost, Some(Err(Reason::NotFinite)), "the first reason");
 
         assert!(!stitcher.is_lost(window(0, 4)));
