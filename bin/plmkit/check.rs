@@ -46,8 +46,8 @@ impl Run {
         let samples = samples(&args.inputs, look, stop, &mut errors);
         errors.extend(of_options);
         if args.out.exists() && !args.out.is_dir() {
-            let what = format!("{}: expected a folder, found a file", path_text(&args.out));
-            errors.push(Fault::new(Exit::CannotCreate, what));
+            let what = "expected a folder, found a file";
+            errors.push(Fault::of_path(Exit::CannotCreate, &args.out, what));
         }
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
@@ -126,11 +126,11 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
     let others = samples_with_embeddings(&args.out).into_iter();
     let others: Vec<String> = others.filter(is_other).collect();
     if !others.is_empty() {
-        let (out, others) = (path_text(&args.out), others.join(" "));
         let what = format!(
-            "{out}: --force replaces embeddings of all samples of a folder: expected these in the command as well, or another folder: {others}"
+            "--force replaces embeddings of all samples of a folder: expected these in the command as well, or another folder: {}",
+            others.join(" ")
         );
-        errors.push(Fault::new(Exit::CannotCreate, what));
+        errors.push(Fault::of_path(Exit::CannotCreate, &args.out, what));
     }
 }
 
@@ -169,12 +169,9 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     ];
     let mut around = [Some(out), out.parent()].into_iter().flatten();
     if let Some(sample) = around.find(|sample| sample.join(MANIFEST).exists()) {
-        let what = format!(
-            "{}: in the folder of a sample, {}: expected another folder",
-            path_text(out),
-            path_text(sample)
-        );
-        errors.push(Fault::new(Exit::CannotCreate, what));
+        let sample = path_text(sample);
+        let what = format!("in the folder of a sample, {sample}: expected another folder");
+        errors.push(Fault::of_path(Exit::CannotCreate, out, what));
     }
     let of_samples = samples.iter().flat_map(|sample| {
         let (folder, is_cut) = (out.join(&sample.name), is_cut(sample));
@@ -198,8 +195,7 @@ fn refuse_foreign_files(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>)
     for (path, is_own) in of_results.into_iter().chain(of_samples) {
         if !is_own {
             let what = "not a file of plmkit, which would replace it: expected another folder";
-            let what = format!("{}: {what}", path_text(&path));
-            errors.push(Fault::new(Exit::CannotCreate, what));
+            errors.push(Fault::of_path(Exit::CannotCreate, &path, what));
         }
     }
 }
@@ -211,11 +207,8 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
         let folder = out.join(&sample.name);
         let other = folder.canonicalize().ok();
         if let Some(other) = other.and_then(|real| owners.insert(real, &sample.name)) {
-            let what = format!(
-                "{}: the folder of sample '{other}', too",
-                path_text(&folder)
-            );
-            errors.push(Fault::new(Exit::CannotCreate, what));
+            let what = format_args!("the folder of sample '{other}', too");
+            errors.push(Fault::of_path(Exit::CannotCreate, &folder, what));
         }
     }
 }
@@ -230,8 +223,7 @@ fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mu
     let mut cut = options.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     cut.force |= args.force;
-    let named =
-        |fault: Fault| Fault::new(fault.exit(), format!("fasta-shard: {}", fault.message()));
+    let named = |fault: Fault| fault.reworded(|message| format!("fasta-shard: {message}"));
     unless_wrong(fasta_shard::check(&cut).map_err(named), errors);
     unless_wrong(validate.check(), errors);
     if args.stage == Some(Stage::Prepare) {
@@ -268,10 +260,8 @@ fn check_known(options: &Options, session: Option<&Session>) -> Result<(), Fault
             continue;
         };
         if let Some(other) = found.model_digest.filter(|found| found != own) {
-            let file = path_text(&file);
-            let what =
-                format!("{file}: --known: expected embeddings of this model, {own}, found {other}");
-            return Err(Fault::new(Exit::Data, what));
+            let what = format!("--known: expected embeddings of this model, {own}, found {other}");
+            return Err(Fault::of_path(Exit::Data, &file, what));
         }
     }
     Ok(())

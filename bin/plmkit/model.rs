@@ -50,11 +50,6 @@ fn with_owner(model: &Path, fault: Fault) -> Fault {
     if fault.exit() != Exit::NoInput || !name.starts_with("esm") || name.contains('/') {
         return fault;
     }
-    let message = fault.message();
-    Fault::new(
-        Exit::NoInput,
-        format!(
-            "{message}; a model of the Hub is named with its owner, as in facebook/esm2_t33_650M_UR50D"
-        ),
-    )
+    let hint = "a model of the Hub is named with its owner, as in facebook/esm2_t33_650M_UR50D";
+    fault.reworded(|message| format!("{message}; {hint}"))
 }

@@ -61,13 +61,11 @@ impl Existing {
         stage: Option<Stage>,
         force: bool,
     ) -> Result<Self, Fault> {
-        let shown = path_text(out);
-        let refused =
-            |what: String| Err(Fault::new(Exit::CannotCreate, format!("{shown}: {what}")));
+        let refused = |what: String| Err(Fault::of_path(Exit::CannotCreate, out, what));
         if matches!(stage, Some(Stage::Embed | Stage::Finish)) {
             let Some(earlier) = Params::read(out) else {
                 let what = "no run began here: expected a folder of --stage prepare";
-                return Err(Fault::new(Exit::NoInput, format!("{shown}: {what}")));
+                return Err(Fault::of_path(Exit::NoInput, out, what));
             };
             return match earlier.difference(options, session) {
                 None => Ok(Self::Same),

@@ -67,9 +67,8 @@ fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
         [table] if tables[0] => match read_input(table) {
             Ok(text) => {
                 let (rows, found) = read_table(&text);
-                let name = path_text(table);
                 let found = found.into_iter();
-                errors.extend(found.map(|what| Fault::new(Exit::Data, format!("{name}: {what}"))));
+                errors.extend(found.map(|what| Fault::of_path(Exit::Data, table, what)));
                 rows
             }
             Err(error) => {
@@ -80,7 +79,7 @@ fn rows(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> {
         _ if tables.contains(&true) => {
             let what = "a table of samples: expected no other input beside it";
             for (table, _) in inputs.iter().zip(tables).filter(|(_, is_table)| *is_table) {
-                errors.push(Fault::usage(format!("{}: {what}", path_text(table))));
+                errors.push(Fault::of_path(Exit::Usage, table, what));
             }
             Vec::new()
         }
@@ -107,7 +106,7 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
     for path in inputs {
         let sample = fasta::sample_name(path);
         if let Err(what) = check_name(&sample) {
-            errors.push(Fault::usage(format!("{}: {what}", path_text(path))));
+            errors.push(Fault::of_path(Exit::Usage, path, what));
         } else if let Some(other) = named.insert(sample.clone(), path) {
             let (one, other) = (path_text(path), path_text(other));
             errors.push(Fault::usage(format!(

@@ -249,10 +249,7 @@ impl SearchArgs {
         StoreError::check(stop)?;
         cut.map_err(|fault| {
             let own = "--fasta-shard '--translate orf' or six-frame translates";
-            let what = fault
-                .message()
-                .replace("--translate orf or six-frame translates", own);
-            Fault::new(fault.exit(), what)
+            fault.reworded(|it| it.replace("--translate orf or six-frame translates", own))
         })?;
         let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
         let embeddings = at("embeddings");

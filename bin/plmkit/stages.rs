@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{ShardSummary, ShortIds, path_text, plural};
+use plmkit_contract::{ShardSummary, ShortIds, plural};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard};
@@ -111,8 +111,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
             let (cut, _) = run.by_cut();
             if cut.is_empty() {
                 let what = "no sample is cut: expected a folder of --stage prepare";
-                let what = format!("{}: {what}", path_text(&run.args.out));
-                return Err(Fault::new(Exit::NoInput, what));
+                return Err(Fault::of_path(Exit::NoInput, &run.args.out, what));
             }
             run.embed(&mut session, Vec::new(), false, &cut, task, &mut failures)?;
         }

@@ -23,8 +23,7 @@ impl TableRow {
         if sample_name(&self.fasta) == self.sample {
             return fault;
         }
-        let (sample, message) = (&self.sample, fault.message());
-        Fault::new(fault.exit(), format!("sample '{sample}': {message}"))
+        fault.reworded(|message| format!("sample '{}': {message}", self.sample))
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use plmkit_cli::{Exit, Fault, Stop, file, print};
-use plmkit_contract::path_text;
 use plmkit_dataset::embeddings_at;
 
 use crate::warn;
@@ -35,7 +34,7 @@ impl FilesArgs {
         for (dataset, file) in &embeddings_at(&self.results, verify, self.last_run, warn, stop)? {
             let line = BTreeMap::from([("dataset", dataset), ("file", file)]);
             let line = serde_json::to_string(&line)
-                .map_err(|error| Fault::new(Exit::Data, format!("{}: {error}", path_text(file))))?;
+                .map_err(|error| Fault::of_path(Exit::Data, file, error))?;
             print(line + "\n")?;
         }
         Ok(Exit::Done)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file};
-use plmkit_contract::{Quoted, path_text, plural};
+use plmkit_contract::{Quoted, plural};
 use plmkit_dataset::AskedIds;
 use plmkit_sequence::Source;
 
@@ -80,7 +80,7 @@ pub(crate) fn warn_of_several(ids: &AskedIds) {
 /// Adds the ids of a list, or of a FASTA file. A byte-order mark at its beginning is no part of the first.
 fn read_ids(path: &Path, is_fasta: bool, ids: &mut AskedIds, stop: &Stop) -> Result<(), Fault> {
     let mut source = Source::open(path, stop)?;
-    let bad = |what: String| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+    let bad = |what: String| Fault::of_path(Exit::Data, path, what);
     let (mut line, mut number) = (Vec::new(), 0_u64);
     while source.read_line(&mut line)? {
         number += 1;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{DATASET_FILE, ListedDataset, path_text};
+use plmkit_contract::{DATASET_FILE, ListedDataset};
 use plmkit_dataset::{NOT_VALIDATED, SUMMARY_FILE, SummaryLine, read_summary};
 use plmkit_page::{Cell, Column, Page, Tone};
 use plmkit_programs::validate_embeddings::Report;
@@ -83,10 +83,7 @@ impl PageSample {
 pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSample>, Fault> {
     if is_absent(&out.join(SUMMARY_FILE)) {
         let what = "no run has ended here: expected a folder of results, with summary.tsv";
-        return Err(Fault::new(
-            Exit::NoInput,
-            format!("{}: {what}", path_text(out)),
-        ));
+        return Err(Fault::of_path(Exit::NoInput, out, what));
     }
     let lines = read_summary(out)?.into_iter().map(|mut line| {
         if line.verdict == NOT_VALIDATED {

@@ -4,7 +4,6 @@
 
 mod choice;
 mod common;
-mod fault;
 mod generate;
 mod interval;
 mod log;
@@ -17,7 +16,6 @@ mod signals;
 
 pub use choice::variant;
 pub use common::{Common, LogFormat};
-pub use fault::Fault;
 pub use generate::Generate;
 pub use interval::interval;
 pub use log::spelled;
@@ -31,4 +29,4 @@ pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse, print};
 pub use progress::{DeviceLine, ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once};
 
-pub use plmkit_contract::{Exit, Stop};
+pub use plmkit_contract::{Exit, Fault, Stop};

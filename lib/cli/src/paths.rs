@@ -71,7 +71,7 @@ fn add_files(files: &mut Vec<PathBuf>, path: PathBuf, extensions: &[&str]) -> Re
     if found.is_empty() {
         let names = extensions.join(" or *.");
         let what = format!("expected files named *.{names} in this folder, found none");
-        return Err(no_input(&path, &what));
+        return Err(Fault::of_path(Exit::NoInput, &path, &what));
     }
     files.extend(found);
     Ok(())
@@ -89,13 +89,13 @@ fn listed_in(list: &Path) -> Result<Vec<PathBuf>, Fault> {
     let paths = lines.filter(|line| !line.is_empty());
     let paths: Vec<PathBuf> = paths.map(|line| OsStr::from_bytes(line).into()).collect();
     if paths.is_empty() {
-        return Err(no_input(list, "expected one path on each line, found none"));
+        return Err(Fault::of_path(
+            Exit::NoInput,
+            list,
+            "expected one path on each line, found none",
+        ));
     }
     Ok(paths)
-}
-
-fn no_input(path: &Path, what: &str) -> Fault {
-    Fault::new(Exit::NoInput, format!("{}: {what}", path_text(path)))
 }
 
 /// Checks that each output can be renamed to its path: that it is no stream.
@@ -141,8 +141,8 @@ pub fn ensure_distinct(inputs: &[NamedPath], outputs: &[NamedPath]) -> Result<()
         )));
     }
     if let Some((_, path)) = outputs.iter().find(|(_, path)| path.is_dir()) {
-        let what = format!("{}: cannot create: is a directory", path_text(path));
-        return Err(Fault::new(Exit::CannotCreate, what));
+        let what = "cannot create: is a directory";
+        return Err(Fault::of_path(Exit::CannotCreate, path, what));
     }
     let mut known: Vec<_> = inputs.iter().map(identified).collect();
     let files = outputs.iter().filter(|(_, path)| !is_device(path));

@@ -158,10 +158,8 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
 /// They are no command line of it.
 pub fn parse<P: Program>(words: &[String]) -> Result<P, Fault> {
     let words = std::iter::once(P::NAME).chain(words.iter().map(String::as_str));
-    P::try_parse_from(words).map_err(|error| {
-        let fault = fault::<P>(&error);
-        Fault::new(fault.exit(), format!("{}: {}", P::NAME, fault.message()))
-    })
+    P::try_parse_from(words)
+        .map_err(|error| fault::<P>(&error).reworded(|message| format!("{}: {message}", P::NAME)))
 }
 
 /// The error of clap on one line.
@@ -234,16 +232,14 @@ fn without_usage(text: &str) -> String {
 }
 
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {
-    let text =
-        generate(what, command).map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+    let text = generate(what, command).map_err(Fault::internal)?;
     print(text).map(|_| Exit::Done)
 }
 
 /// Adds to the message that the current folder was removed, if so: it explains errors of relative paths.
 fn with_removed_folder(fault: Fault) -> Fault {
     if env::current_dir().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        let message = format!("{}; the current folder was removed", fault.message());
-        Fault::new(fault.exit(), message)
+        fault.reworded(|message| format!("{message}; the current folder was removed"))
     } else {
         fault
     }

@@ -1,6 +1,6 @@
 //! Errors of loading and computing on libtorch.
 
-use plmkit_contract::Exit;
+use plmkit_contract::Fault;
 use plmkit_esm2::EsmError;
 use plmkit_gpu::GpuError;
 use tch::TchError;
@@ -15,10 +15,7 @@ impl From<GpuError> for CudaError {
         Self(if error.is_out_of_memory() {
             EsmError::OutOfMemory(error.to_string())
         } else {
-            EsmError::Refused {
-                exit: Exit::Internal,
-                message: format!("GPU: {error}"),
-            }
+            Fault::internal(format_args!("GPU: {error}")).into()
         })
     }
 }
@@ -48,17 +45,14 @@ impl CudaError {
         Self(if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
             EsmError::OutOfMemory(line)
         } else {
-            EsmError::Refused {
-                exit: Exit::Internal,
-                message: format!("libtorch: {line}"),
-            }
+            Fault::internal(format_args!("libtorch: {line}")).into()
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::Failure;
+    use plmkit_contract::{Exit, Failure};
     use tch::{Device, Kind, Tensor};
 
     use super::*;

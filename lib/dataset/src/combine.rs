@@ -322,7 +322,7 @@ fn existing(
     }
     let of_existing = |error| match error {
         DatasetError::Store(error) => error.of_existing().into(),
-        error => error,
+        error @ DatasetError::Unfit(_) => error,
     };
     let verified = Dataset::open(out, Err, stop).and_then(|found| found.verify(stop));
     verified.map_err(of_existing)?;

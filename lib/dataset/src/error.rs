@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, path_text};
+use plmkit_contract::{Exit, Failure, Fault};
 use plmkit_cpu::OutOfMemory;
 use plmkit_store::StoreError;
 
@@ -13,12 +13,9 @@ pub enum DatasetError {
     /// A file cannot be read, written or verified.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The system refuses memory.
+    /// A file or an asked row is missing, options do not fit the dataset, or the system refuses memory.
     #[error(transparent)]
-    Memory(#[from] OutOfMemory),
-    /// A file or an asked row is missing, or options do not fit the dataset.
-    #[error("{1}")]
-    Unfit(Exit, String),
+    Unfit(#[from] Fault),
 }
 
 impl DatasetError {
@@ -29,12 +26,12 @@ impl DatasetError {
 
     /// The error of a file or a folder that is not there.
     pub(crate) fn missing(path: &Path, what: impl Display) -> Self {
-        Self::Unfit(Exit::NoInput, format!("{}: {what}", path_text(path)))
+        Fault::of_path(Exit::NoInput, path, what).into()
     }
 
     /// The error of options that do not fit the dataset.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self::Unfit(Exit::Usage, what.into())
+        Fault::usage(what).into()
     }
 }
 
@@ -42,8 +39,13 @@ impl Failure for DatasetError {
     fn exit(&self) -> Exit {
         match self {
             Self::Store(error) => error.exit(),
-            Self::Memory(_) => Exit::Transient,
-            Self::Unfit(exit, _) => *exit,
+            Self::Unfit(fault) => fault.exit(),
         }
+    }
+}
+
+impl From<OutOfMemory> for DatasetError {
+    fn from(error: OutOfMemory) -> Self {
+        Fault::new(Exit::Transient, error.to_string()).into()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
-use plmkit_contract::{ALIASES_FILE, Exit, KNOWN_FILE, Kind, Quoted, ShortIds, Stop};
+use plmkit_contract::{ALIASES_FILE, Exit, Fault, KNOWN_FILE, Kind, Quoted, ShortIds, Stop};
 
 use crate::{Dataset, DatasetError, Merge};
 
@@ -153,6 +153,6 @@ impl Dataset {
                 what += &why;
             }
         }
-        Err(DatasetError::Unfit(Exit::Negative, what))
+        Err(Fault::new(Exit::Negative, what).into())
     }
 }

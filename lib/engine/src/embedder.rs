@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, Exit, Reason, Reject, Scores, Stop, StoreDtype, Widths,
+    AMINO_ACIDS, Column, EmbeddingLayout, Fault, Reason, Reject, Scores, Stop, StoreDtype, Widths,
 };
 use plmkit_esm2::{
     Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
@@ -186,10 +186,7 @@ impl<'a> Embedder<'a> {
         let rows = self
             .columns
             .lay_out(layout, &batch.packed, &rows, computed.values);
-        let refused = |error| {
-            let what = format_args!("cannot lay out vectors: {error}");
-            EngineError::new(Exit::Internal, what)
-        };
+        let refused = |error| Fault::internal(format_args!("cannot lay out vectors: {error}"));
         Ok((rows.map_err(refused)?, rejected))
     }
 

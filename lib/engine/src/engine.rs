@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, Exit, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
+    Column, DESCRIPTION, EmbeddingLayout, Fault, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
     SAMPLE, SCORES, SCORES_POSITIONS, SOURCE, Stop, VOCABULARY, WINDOWS, Widths,
 };
 use plmkit_esm2::{Device, ModelInfo, set_threads};
@@ -133,7 +133,7 @@ impl Engine {
         if inputs.stitched() && config.outputs.contacts {
             let what = "--contacts: pairs of residues that no window holds have none; take --windows separate, or shards without \
                         --long-policy window";
-            return Err(EngineError::new(Exit::Usage, what));
+            return Err(Fault::usage(what).into());
         }
         info.check_length(&config.model, inputs.longest)?;
         let columns = self.model.columns.clone();

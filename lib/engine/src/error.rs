@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use plmkit_contract::{Exit, Failure, io_text};
+use plmkit_contract::{Exit, Failure, Fault};
 use plmkit_esm2::EsmError;
 use plmkit_store::StoreError;
 
@@ -18,13 +18,8 @@ pub enum EngineError {
     Model(#[from] EsmError),
     /// The batches files hold rows that the run cannot embed, the options do not fit them, vectors in 8 bits differ too much from f32,
     /// the machine refuses a thread, or the model is no longer the one that was described.
-    #[error("{message}")]
-    Run {
-        /// The exit code of the program.
-        exit: Exit,
-        /// The error in words.
-        message: String,
-    },
+    #[error(transparent)]
+    Run(#[from] Fault),
 }
 
 impl Failure for EngineError {
@@ -32,20 +27,15 @@ impl Failure for EngineError {
         match self {
             Self::Store(error) => error.exit(),
             Self::Model(error) => error.exit(),
-            Self::Run { exit, .. } => *exit,
+            Self::Run(fault) => fault.exit(),
         }
     }
 }
 
 impl EngineError {
-    pub(crate) fn new(exit: Exit, message: impl Display) -> Self {
-        let message = message.to_string();
-        Self::Run { exit, message }
-    }
-
     /// Makes the error of data that has this name.
     pub(crate) fn data(name: impl Display, what: impl Display) -> Self {
-        Self::new(Exit::Data, format_args!("{name}: {what}"))
+        Fault::new(Exit::Data, format!("{name}: {what}")).into()
     }
 
     /// Makes the error of memory that is full.
@@ -56,10 +46,6 @@ impl EngineError {
     /// Makes the error of a thread that cannot be started.
     #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
     pub(crate) fn no_thread(error: io::Error) -> Self {
-        let error = io_text(&error);
-        Self::new(
-            Exit::Transient,
-            format_args!("cannot start a thread: {error}"),
-        )
+        Fault::of_system(Exit::Transient, "cannot start a thread", &error).into()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_contract::{Column, Exit, Stop, path_text};
+use plmkit_contract::{Column, Fault, Stop, path_text};
 use plmkit_esm2::{Esm2, EsmError, Isa, LoadTimes, ModelInfo, describe};
 use plmkit_store::{AtomicFile, StoreError, read_input};
 
@@ -112,7 +112,7 @@ impl Model {
             return Ok(model);
         }
         let what = format_args!("{path}: computed otherwise; expected {expected}, found {found}");
-        Err(EngineError::new(Exit::Internal, what))
+        Err(Fault::internal(what).into())
     }
 }
 

@@ -105,10 +105,9 @@ pub fn read_config(model: &Path) -> Result<ModelConfig, EsmError> {
     let config = folder::model_folder(model).join("config.json");
     match CheckpointTensors::open(model) {
         Ok(tensors) => Ok(tensors.config().clone()),
-        Err(EsmError::Refused {
-            exit: Exit::NoInput,
-            ..
-        }) if config.exists() => folder::read_config(&config),
+        Err(EsmError::Refused(fault)) if fault.exit() == Exit::NoInput && config.exists() => {
+            folder::read_config(&config)
+        }
         Err(error) => Err(error),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use plmkit_contract::{Dtype, Exit};
+use plmkit_contract::{Dtype, Exit, Fault};
 use plmkit_cpu::Isa;
 
 use crate::config::ModelConfig;
@@ -103,10 +103,8 @@ impl ComputeOptions {
         };
         let known: Vec<String> = known.iter().map(Dtype::to_string).collect();
         let known = known.join(" or ");
-        Err(EsmError::Refused {
-            exit: Exit::Usage,
-            message: format!("--dtype {dtype}: not computed {place}; expected {known}"),
-        })
+        let what = format!("--dtype {dtype}: not computed {place}; expected {known}");
+        Err(Fault::usage(what).into())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, NoSuchLayer, exit_of_system, io_text, one_line, path_text};
+use plmkit_contract::{Exit, Failure, Fault, NoSuchLayer, exit_of_system, io_text, one_line};
 use plmkit_cpu::ForwardError;
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,9 @@ pub const ON_THE_CPU: &str = "--device cpu computes on the CPU";
 /// Why a model cannot be loaded or a batch cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum EsmError {
-    /// The checkpoint, the device or an option cannot be used.
-    #[error("{message}")]
-    Refused {
-        /// The exit code of the program.
-        exit: Exit,
-        /// One line: the file, what was expected and what was found.
-        message: String,
-    },
+    /// The checkpoint, the device or an option cannot be used: the file, what was expected and what was found.
+    #[error(transparent)]
+    Refused(#[from] Fault),
     /// Memory is full. A smaller batch may fit.
     #[error("out of memory: {0}")]
     OutOfMemory(String),
@@ -40,8 +35,7 @@ impl EsmError {
 
     /// The machine lacks a GPU or library, or has one that cannot be used.
     pub fn unavailable(message: String) -> Self {
-        let exit = Exit::Unavailable;
-        Self::Refused { exit, message }
+        Fault::new(Exit::Unavailable, message).into()
     }
 
     /// The driver of a device does not work, in its own words.
@@ -54,8 +48,7 @@ impl EsmError {
     /// A file or folder of a checkpoint, and what was expected and found.
     pub(crate) fn of_file(exit: Exit, path: &Path, reason: impl Display) -> Self {
         let reason = one_line(&reason.to_string(), usize::MAX);
-        let message = format!("{}: {reason}", path_text(path));
-        Self::Refused { exit, message }
+        Fault::of_path(exit, path, reason).into()
     }
 
     /// A file is damaged, or not that of an ESM.
@@ -73,7 +66,7 @@ impl EsmError {
 impl Failure for EsmError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Refused { exit, .. } => *exit,
+            Self::Refused(fault) => fault.exit(),
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
         }
     }
@@ -81,8 +74,7 @@ impl Failure for EsmError {
 
 impl From<NoSuchLayer> for EsmError {
     fn from(error: NoSuchLayer) -> Self {
-        let (exit, message) = (Exit::Usage, error.to_string());
-        Self::Refused { exit, message }
+        Fault::usage(error.to_string()).into()
     }
 }
 

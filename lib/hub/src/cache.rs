@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Stop, path_text};
+use plmkit_contract::{Exit, Fault, Stop, path_text};
 
 use crate::content::{self, verified_list};
 use crate::files;
@@ -53,18 +53,13 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
     let path = model.join("refs").join(revision);
     let mut text = String::new();
     match content::open(&path).and_then(|file| file.take(100).read_to_string(&mut text)) {
-        Ok(_) => match text.trim() {
-            commit if is_commit(commit) => Ok(Some(commit.to_owned())),
-            _ => Err(HubError::Refused(
-                Exit::Data,
-                format!(
-                    "{}: expected the hash of a commit, found something else",
-                    path_text(&path)
-                ),
-            )),
-        },
+        Ok(_) if is_commit(text.trim()) => Ok(Some(text.trim().to_owned())),
+        Ok(_) => {
+            let what = "expected the hash of a commit, found something else";
+            Err(Fault::of_path(Exit::Data, &path, what).into())
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(HubError::Read(path, source)),
+        Err(error) => Err(HubError::cannot_read(&path, &error)),
     }
 }
 
@@ -72,6 +67,8 @@ fn commit(model: &Path, revision: &str) -> Result<Option<String>, HubError> {
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
+
+    use plmkit_contract::Failure;
 
     use super::*;
 
@@ -110,9 +107,7 @@ mod tests {
         assert!(find("some/model@other").unwrap().is_err());
 
         fs::write(model.join("refs/main"), "../../elsewhere").unwrap();
-        assert!(matches!(
-            find("some/model"),
-            Err(HubError::Refused(Exit::Data, _))
-        ));
+        let error = find("some/model").unwrap_err();
+        assert_eq!(error.exit(), Exit::Data, "{error}");
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Stop, check_regular, path_text};
+use plmkit_contract::{Exit, Fault, Stop, check_regular};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 
@@ -94,7 +94,7 @@ pub(crate) fn verified_list(cache: &Path, model: &Path) -> PathBuf {
 pub(crate) fn check(list: &Path, file: &Path, stop: &Stop) -> Result<(), HubError> {
     let failed = |source: io::Error| match source.kind() {
         io::ErrorKind::Interrupted => HubError::Stopped,
-        _ => HubError::Read(file.to_owned(), source),
+        _ => HubError::cannot_read(file, &source),
     };
     let Ok(blob) = fs::read_link(file) else {
         return Ok(());
@@ -109,13 +109,10 @@ pub(crate) fn check(list: &Path, file: &Path, stop: &Stop) -> Result<(), HubErro
     match hash_like(&name, file, &|| !stop.requested()).map_err(failed)? {
         Some((hash, found)) if !found.eq_ignore_ascii_case(&name) => {
             let path = file.canonicalize().unwrap_or_else(|_| file.to_owned());
-            Err(HubError::Refused(
-                Exit::Data,
-                format!(
-                    "{}: damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again",
-                    path_text(&path)
-                ),
-            ))
+            let what = format_args!(
+                "damaged: expected {hash} as in its name, found {found}; remove it, and --download fetches it again"
+            );
+            Err(Fault::of_path(Exit::Data, &path, what).into())
         }
         _ => {
             note(list, &name, file);

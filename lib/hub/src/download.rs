@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Exit, Stop, catch_decoder_panic, one_line};
+use plmkit_contract::{Fault, Stop, catch_decoder_panic, one_line};
 
 use crate::fetch::{DownloadEvent, fetch};
 use crate::{HubError, ModelId, Settings};
@@ -74,24 +74,24 @@ fn check_access(settings: &Settings) -> Result<(), HubError> {
         && !found.starts_with("http://")
     {
         let found = one_line(found, 80);
-        return Err(HubError::Refused(
-            Exit::Usage,
-            format!(
-                "HF_ENDPOINT: expected an address beginning with https:// or http://, found '{found}'"
-            ),
-        ));
+        let what = format!(
+            "HF_ENDPOINT: expected an address beginning with https:// or http://, found '{found}'"
+        );
+        return Err(Fault::usage(what).into());
     }
     let mut token = settings.token.iter().flat_map(|token| token.bytes());
     if token.all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
     let what = "HF_TOKEN: expected a token of letters, digits and signs, found a blank, a control character or one that is not ASCII in it";
-    Err(HubError::Refused(Exit::Usage, what.to_owned()))
+    Err(Fault::usage(what).into())
 }
 
 #[cfg(test)]
 mod tests {
     use std::fmt::Write as _;
+
+    use plmkit_contract::{Exit, Failure};
 
     use super::*;
 
@@ -132,10 +132,9 @@ mod tests {
     fn a_silent_server_and_a_stop_end_the_wait() {
         let (_sender, events) = channel();
         let (ended, _) = watched(&Stop::default(), &events, POLL_INTERVAL);
-        assert!(
-            matches!(ended, Err(HubError::Refused(Exit::Transient, _))),
-            "{ended:?}"
-        );
+        let error = ended.unwrap_err();
+        assert_eq!(error.exit(), Exit::Transient, "{error}");
+        assert!(matches!(error, HubError::Refused(_)));
         let stop = Stop::default();
         stop.request();
         let (ended, _) = watched(&stop, &events, SILENCE_LIMIT);

@@ -1,22 +1,17 @@
 //! Why a model is not available.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, exit_of_system, io_text, one_line, path_text};
+use plmkit_contract::{Exit, Failure, Fault, io_text, one_line, path_text};
 
 /// Why a name of a model leads to no files. Messages begin with the model, path, URL or variable that they are about.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
-    /// The cache, the server or an environment variable has no such model, or no valid one. The message never shows a token.
-    #[error("{1}")]
-    Refused(Exit, String),
-    /// A file of the cache cannot be read.
-    #[error("{path}: cannot read: {text}", path = path_text(.0), text = io_text(.1))]
-    Read(PathBuf, #[source] io::Error),
-    /// The cache cannot be written.
-    #[error("{path}: cannot write: {text}", path = path_text(.0), text = io_text(.1))]
-    Write(PathBuf, #[source] io::Error),
+    /// The cache, the server or an environment variable has no such model, or no valid one; or the cache cannot be read or written. The
+    /// message never shows a token.
+    #[error(transparent)]
+    Refused(#[from] Fault),
     /// A stop was requested.
     #[error("stopped")]
     Stopped,
@@ -25,19 +20,19 @@ pub enum HubError {
 impl HubError {
     /// Makes the error of a model that the cache or the server does not have.
     pub(crate) fn not_found(what: String) -> Self {
-        Self::Refused(Exit::NoInput, what)
+        Fault::new(Exit::NoInput, what).into()
     }
 
     /// Makes the error of a transfer from `url`.
     pub(crate) fn network(url: &str, what: &str) -> Self {
         let what = one_line(what, usize::MAX);
-        Self::Refused(Exit::Transient, format!("{url}: cannot fetch: {what}"))
+        Fault::new(Exit::Transient, format!("{url}: cannot fetch: {what}")).into()
     }
 
     /// Makes the error of an answer that no Hub gives.
     pub(crate) fn answer(url: &str, what: &str) -> Self {
         let what = one_line(what, usize::MAX);
-        Self::Refused(Exit::Data, format!("{url}: not an answer of a Hub: {what}"))
+        Fault::new(Exit::Data, format!("{url}: not an answer of a Hub: {what}")).into()
     }
 
     /// Makes the error of a request that got no answer.
@@ -78,31 +73,33 @@ impl HubError {
 
     /// Makes the error that another process has the lock at `path`.
     pub(crate) fn busy(path: &Path) -> Self {
-        let path = path_text(path);
-        Self::Refused(
-            Exit::Transient,
-            format!("{path}: another process is fetching this model"),
-        )
+        let what = "another process is fetching this model";
+        Fault::of_path(Exit::Transient, path, what).into()
+    }
+
+    /// Makes the error of a file of the cache at `path` that cannot be read.
+    pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Self {
+        let what = format_args!("{}: cannot read", path_text(path));
+        Fault::of_system(Exit::NoInput, what, error).into()
     }
 
     /// Makes the error of a file at `path` that cannot be written.
     pub(crate) fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Self {
-        move |source| Self::Write(path.to_owned(), source)
+        move |error| {
+            let exit = match error.kind() {
+                io::ErrorKind::ReadOnlyFilesystem => Exit::Io,
+                _ => Exit::CannotCreate,
+            };
+            let what = format_args!("{}: cannot write", path_text(path));
+            Fault::of_system(exit, what, &error).into()
+        }
     }
-}
-
-/// Whether only this machine fails like this, and no network.
-fn is_local(error: &io::Error) -> bool {
-    exit_of_system(error) == Some(Exit::Io) || error.kind() == io::ErrorKind::ReadOnlyFilesystem
 }
 
 impl Failure for HubError {
     fn exit(&self) -> Exit {
         match self {
-            Self::Refused(exit, _) => *exit,
-            Self::Read(..) => Exit::NoInput,
-            Self::Write(_, source) if is_local(source) => Exit::Io,
-            Self::Write(..) => Exit::CannotCreate,
+            Self::Refused(fault) => fault.exit(),
             Self::Stopped => Exit::Transient,
         }
     }

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use plmkit_contract::{Exit, Stop};
+use plmkit_contract::{Fault, Stop};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -156,10 +156,7 @@ fn call<T: DeserializeOwned>(
     request: &impl Serialize,
     function: impl FnOnce(Bytes, Answer),
 ) -> Result<T, EsmError> {
-    let broken = |error: serde_json::Error| EsmError::Refused {
-        exit: Exit::Internal,
-        message: format!("the library for GPUs: {error}"),
-    };
+    let broken = |error| Fault::internal(format_args!("the library for GPUs: {error}"));
     let request = serde_json::to_vec(request).map_err(broken)?;
     let lent = Bytes {
         data: request.as_ptr(),

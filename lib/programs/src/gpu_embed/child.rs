@@ -242,8 +242,7 @@ impl Child {
             let Some(running) = &mut self.running else {
                 continue;
             };
-            let line = serde_json::to_string(request)
-                .map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
+            let line = serde_json::to_string(request).map_err(Fault::internal)?;
             // One that has died says so by its end.
             let _ = writeln!(running.requests, "{line}");
             if let Some((exit, message)) = running.wait(stop, advance) {

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use plmkit_cli::{Exit, Fault, Stop, ensure_no_stream, files_of};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
-    Sealed, io_text, path_text,
+    Sealed, io_text,
 };
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
 use plmkit_store::{files_in, read_byte_digest, read_input, write_report};
@@ -40,7 +40,7 @@ pub(crate) fn dataset_files(dataset: &Path) -> Result<DatasetFiles, Fault> {
     let lists = dataset.join("rejects");
     if lists.is_dir() {
         let lists = files_in(&lists, &["csv"]);
-        let lists = lists.map_err(|error| fault(dataset, Exit::Io, &io_text(&error)))?;
+        let lists = lists.map_err(|error| Fault::of_path(Exit::Io, dataset, io_text(&error)))?;
         files.rejects.extend(lists);
     }
     Ok(files)
@@ -55,11 +55,11 @@ pub(crate) fn check_files(dataset: &Path, manifest: &Manifest) -> Result<(), Fau
         if !is_renamed && !path.exists() {
             let what =
                 "no such file: expected every file that manifest.json lists, or no folder shards";
-            return Err(fault(&path, Exit::NoInput, what));
+            return Err(Fault::of_path(Exit::NoInput, &path, what));
         }
         if is_renamed && path.exists() && read_byte_digest(&path)? != digest {
             let what = format!("altered: expected digest {digest}, as manifest.json says");
-            return Err(fault(&path, Exit::Data, &what));
+            return Err(Fault::of_path(Exit::Data, &path, what));
         }
     }
     Ok(())
@@ -82,7 +82,7 @@ pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault
     ensure_no_stream(&[("--dataset", &dataset.join(DATASET_FILE))])?;
     if let Some(stray) = stray_of(dataset)? {
         let what = "among the embeddings, and no Parquet file: expected another place";
-        return Err(fault(&stray, Exit::Data, what));
+        return Err(Fault::of_path(Exit::Data, &stray, what));
     }
     if has_shards(dataset) {
         return Ok(None);
@@ -92,14 +92,10 @@ pub(crate) fn check_folder(dataset: &Path) -> Result<Option<RecordCounts>, Fault
         let what = format!(
             "expected a folder shards, or {DATASET_FILE} of an earlier validation: no such file"
         );
-        fault(dataset, Exit::NoInput, &what)
+        Fault::of_path(Exit::NoInput, dataset, what)
     })?;
     listed.counts().map(Some).ok_or_else(|| {
         let what = format!("expected counts of records and rejects in {DATASET_FILE}");
-        fault(dataset, Exit::Data, &what)
+        Fault::of_path(Exit::Data, dataset, what)
     })
-}
-
-fn fault(path: &Path, exit: Exit, what: &str) -> Fault {
-    Fault::new(exit, format!("{}: {what}", path_text(path)))
 }

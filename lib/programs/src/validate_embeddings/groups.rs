@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Fault, Stop};
 use plmkit_contract::{Labels, RowDigest, ShardRow};
 use plmkit_store::{EmbeddingsReader, Shard, StoreError, read_shard};
 use rayon::prelude::*;
@@ -208,7 +208,7 @@ pub(crate) fn batches_digest(shard: &Shard, labels: Labels) -> Result<RowDigest,
     for rows in rows.chunks(1024) {
         let batch = shard.pack(rows.iter().copied(), labels)?;
         let digested = digest.update(&batch);
-        digested.map_err(|error| Fault::new(Exit::Internal, error))?;
+        digested.map_err(Fault::internal)?;
     }
     Ok(digest)
 }

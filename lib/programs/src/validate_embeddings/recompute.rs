@@ -164,9 +164,8 @@ fn positions_again(
     }
     let mut table = csv::Writer::from_writer(Vec::new());
     let written = lines.iter().try_for_each(|line| table.write_record(line));
-    written.map_err(|error| Fault::new(Exit::Internal, error.to_string()))?;
-    let table = table.into_inner();
-    table.map_err(|error| Fault::new(Exit::Internal, error.to_string()))
+    written.map_err(Fault::internal)?;
+    table.into_inner().map_err(Fault::internal)
 }
 
 /// At least the columns, and the mean of each layer, which differences are measured by.
@@ -205,7 +204,7 @@ pub(crate) fn read(paths: &[PathBuf], source: &str) -> Result<Recomputed, Fault>
     let mut all: Option<Recomputed> = None;
     for path in paths {
         let mut reader = EmbeddingsReader::open(path)?;
-        let broken = |what: &str| Fault::new(Exit::Data, format!("{}: {what}", path_text(path)));
+        let broken = |what: &str| Fault::of_path(Exit::Data, path, what);
         let (made_by, columns) = (reader.provenance(), &reader.layout().columns);
         if made_by.text_option(SOURCE) != Some(source) {
             let what = "expected rows that validate-embeddings recompute has made of these shards";

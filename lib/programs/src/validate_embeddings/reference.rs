@@ -38,7 +38,7 @@ pub(crate) fn read_reference(
     // It may quote names of columns.
     let broken = |what: &str| {
         let what = one_line(what, LIST_SHOWN);
-        Fault::new(Exit::Data, format!("{}: {what}", path_text(path)))
+        Fault::of_path(Exit::Data, path, what)
     };
     let mut reference = Reference::new(path_text(path), names);
     for file in embeddings {

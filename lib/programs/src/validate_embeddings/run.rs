@@ -211,8 +211,8 @@ fn check_set(
             }
             _ => &files[0].name,
         };
-        let what = format!("{}: not a shard of {other}", path_text(path));
-        return Err(Fault::new(Exit::Data, what));
+        let what = format_args!("not a shard of {other}");
+        return Err(Fault::of_path(Exit::Data, path, what));
     }
     Ok(ordinals)
 }
@@ -228,10 +228,7 @@ fn keep_others(out: &Path, source: &str, ordinals: &HashSet<u64>) -> Result<(), 
     };
     if out.exists() && !is_own().unwrap_or(false) {
         let what = "exists and is no sample of these shards: choose another path or remove it";
-        return Err(Fault::new(
-            Exit::CannotCreate,
-            format!("{}: {what}", path_text(out)),
-        ));
+        return Err(Fault::of_path(Exit::CannotCreate, out, what));
     }
     Ok(())
 }
