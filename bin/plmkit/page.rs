@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use plmkit_check::{CheckOutcome, length_bin};
 use plmkit_cli::{Common, Exit, Fault, Stop, ensure_reports, file};
 use plmkit_contract::{path_text, plural};
-use plmkit_dataset::{Dataset, SummaryLine, VectorMap, map_vectors};
+use plmkit_dataset::{Dataset, SampleVerdict, SummaryLine, VectorMap, map_vectors};
 use plmkit_page::{Page, Tone};
 use plmkit_programs::monitor_log::report_of;
 use plmkit_programs::validate_embeddings::{Report, add_checks, add_failures, add_origin};
@@ -94,13 +94,13 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
 
 /// What the samples are, together, and what could not be read.
 fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
-    let count = |verdict: &str| {
-        let with = samples
-            .iter()
-            .filter(|sample| sample.line.verdict == verdict);
-        with.count()
+    let count = |verdict| {
+        let samples = samples.iter();
+        samples
+            .filter(|sample| sample.verdict() == Some(verdict))
+            .count()
     };
-    let (passed, empty) = (count("pass"), count("empty"));
+    let (passed, empty) = (count(SampleVerdict::Pass), count(SampleVerdict::Empty));
     let (tone, word) = match (passed, empty) {
         _ if !problems.is_empty() => (Tone::Bad, "files are lost or damaged"),
         (passed, _) if passed == samples.len() => (Tone::Good, "pass"),
@@ -134,7 +134,7 @@ fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
 
 /// What the validation of each sample found, as far as there is room.
 fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
-    let failed = |sample: &&PageSample| sample.line.verdict == "fail";
+    let failed = |sample: &&PageSample| sample.verdict() == Some(SampleVerdict::Fail);
     for sample in samples.iter().filter(failed).take(SHOWN) {
         if let Some(report) = &sample.report {
             page.heading(&format!("{}: the validation failed", sample.line.name));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, Stop};
 use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
-use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER};
+use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, SummaryLine, summary_text};
 use plmkit_store::{read_input, read_sealed, visible_in, write_report};
 use serde_json::Value;
 
@@ -17,38 +17,17 @@ use crate::page::write_page;
 pub(crate) struct Summary {
     outdir: PathBuf,
     allow_empty: bool,
-    lines: Vec<SummaryLine>,
+    samples: Vec<JudgedSample>,
 }
 
-/// What became of a sample.
+/// A sample, with what is told of it beside its line.
 #[derive(Clone, Debug, Default)]
-struct SummaryLine {
-    sample: String,
-    records: u64,
-    rows: u64,
-    rejected: u64,
-    aliases: u64,
-    known: u64,
-    truncated: u64,
-    verdict: Verdict,
+struct JudgedSample {
+    line: SummaryLine,
     /// What was computed again.
     spot_check: String,
-    model: String,
-    model_digest: String,
     /// What made its vectors, if it has some.
     work: Option<EmbeddingWork>,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-enum Verdict {
-    Pass,
-    Fail,
-    /// Every record was rejected.
-    Empty,
-    #[default]
-    #[strum(to_string = "not validated")]
-    NotValidated,
 }
 
 impl Summary {
@@ -56,56 +35,54 @@ impl Summary {
         Self {
             outdir: outdir.to_owned(),
             allow_empty,
-            lines: Vec::new(),
+            samples: Vec::new(),
         }
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &SummaryLine> {
+        self.samples.iter().map(|judged| &judged.line)
     }
 
     /// Adds a sample: `is_judged` says whether its verdict is of what this run was asked for.
     pub(crate) fn add(&mut self, sample: &str, is_judged: bool) -> Result<(), Fault> {
         let folder = self.outdir.join(sample);
-        let mut line = SummaryLine {
-            sample: sample.to_owned(),
-            ..SummaryLine::default()
-        };
+        let mut judged = JudgedSample::new(sample.to_owned());
         if let Ok(manifest) = read_sealed::<Manifest>(&folder.join(MANIFEST)) {
-            line.records = manifest.records;
+            judged.line.records = manifest.records;
             let truncated = manifest.changed.get("proteins_truncated");
-            line.truncated = truncated.copied().unwrap_or_default();
+            judged.line.truncated = truncated.copied().unwrap_or_default();
         }
         if is_judged {
-            line.read_verdict(&read_sealed(&folder.join(DATASET_FILE))?, self.allow_empty);
+            judged.read_verdict(&read_sealed(&folder.join(DATASET_FILE))?, self.allow_empty);
         }
-        self.lines.push(line);
+        self.samples.push(judged);
         Ok(())
     }
 
     /// Writes the table, and logs the totals and what is wrong. Returns whether nothing is.
     /// The page is made anew where it is not of this table, or older than a verdict.
     pub(crate) fn finish(self, stop: &Stop) -> Result<bool, Fault> {
-        let mut table = SUMMARY_HEADER.to_owned();
-        for line in &self.lines {
-            line.write(&mut table);
-        }
+        let table = summary_text(self.lines());
         let (path, page) = (self.outdir.join(SUMMARY_FILE), self.outdir.join(PAGE));
         let is_same = read_input(&path).is_ok_and(|found| found == table.as_bytes());
         write_report(&path, &table)?;
         let time = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
-        let samples = self.lines.iter().map(|line| self.outdir.join(&line.sample));
+        let samples = self.lines().map(|line| self.outdir.join(&line.name));
         let newest = samples.filter_map(|sample| time(&sample.join(DATASET_FILE)));
         if !is_same || time(&page) <= newest.max() {
             write_page(&self.outdir, &self.outdir, stop)?;
         }
         tracing::info!("{}", self.totals());
         let named = |of: &dyn Fn(&&SummaryLine) -> bool, name: &dyn Fn(&SummaryLine) -> String| {
-            let names = self.lines.iter().filter(of).map(name);
+            let names = self.lines().filter(of).map(name);
             names.collect::<Vec<_>>().join(" ")
         };
-        let sample = |line: &SummaryLine| line.sample.clone();
+        let sample = |line: &SummaryLine| line.name.clone();
         let verdict =
-            |line: &SummaryLine| path_text(&self.outdir.join(&line.sample).join(DATASET_FILE));
+            |line: &SummaryLine| path_text(&self.outdir.join(&line.name).join(DATASET_FILE));
         let others = self.others();
         if !others.is_empty() {
-            let earlier: Vec<&str> = others.iter().map(|line| &*line.sample).collect();
+            let earlier: Vec<&str> = others.iter().map(|other| &*other.line.name).collect();
             let earlier = earlier.join(" ");
             tracing::info!("samples of earlier runs, left as they are: {earlier}");
         }
@@ -113,29 +90,29 @@ impl Summary {
         for (what, names) in [
             (
                 "not validated, see the messages above",
-                named(&|line| line.verdict == Verdict::NotValidated, &sample),
+                named(&|line| line.verdict == SampleVerdict::NotValidated, &sample),
             ),
             (
                 "the validation failed, see",
-                named(&|line| line.verdict == Verdict::Fail, &verdict),
+                named(&|line| line.verdict == SampleVerdict::Fail, &verdict),
             ),
         ] {
             if !names.is_empty() {
                 errors.push(format!("{what}: {names}"));
             }
         }
-        let empty = named(&|line| line.verdict == Verdict::Empty, &sample);
+        let empty = named(&|line| line.verdict == SampleVerdict::Empty, &sample);
         if !empty.is_empty() {
             let what =
                 "no record could be embedded, see SAMPLE/shards/rejects.csv and SAMPLE/rejects";
-            let is_empty = |line: &SummaryLine| line.verdict == Verdict::Empty;
-            if self.allow_empty || !self.lines.iter().all(is_empty) {
+            let is_empty = |line: &SummaryLine| line.verdict == SampleVerdict::Empty;
+            if self.allow_empty || !self.lines().all(is_empty) {
                 tracing::warn!("{what}: {empty}");
             } else {
                 errors.push(format!("{what}; --allow-empty accepts it: {empty}"));
             }
         }
-        let all: Vec<&SummaryLine> = self.lines.iter().chain(&others).collect();
+        let all: Vec<&JudgedSample> = self.samples.iter().chain(&others).collect();
         errors.extend(different_models(&all).or_else(|| different_work(&all)));
         for what in &errors {
             tracing::error!("{what}");
@@ -146,21 +123,18 @@ impl Summary {
 
     /// Says the verdict, where the page is, and how the table is opened.
     fn report(&self) {
-        let of = |verdict| {
-            let lines = self.lines.iter();
-            lines.filter(|line| line.verdict == verdict).count()
-        };
-        let (passed, all) = (of(Verdict::Pass), self.lines.len());
-        let line = match &self.lines[..] {
-            [only] => format!("{}; {}", only.verdict, only.spot_check),
+        let of = |verdict| self.lines().filter(|line| line.verdict == verdict).count();
+        let (passed, all) = (of(SampleVerdict::Pass), self.samples.len());
+        let line = match &self.samples[..] {
+            [only] => format!("{}; {}", only.line.verdict, only.spot_check),
             _ => format!("{passed} of {all} samples passed"),
         };
         tracing::info!("verdict: {}", line.trim_end_matches("; "));
         tracing::info!("page: {}", path_text(&self.outdir.join(PAGE)));
         if passed == all {
             let out = path_text(&self.outdir);
-            let sample = self.lines.first().filter(|_| all == 1);
-            let sample = sample.map_or("*", |line| &line.sample);
+            let sample = self.lines().next().filter(|_| all == 1);
+            let sample = sample.map_or("*", |line| &line.name);
             let files = format!("{}/{sample}/embeddings/*.parquet", out.replace('\'', "''"));
             // To DuckDB, such a folder is a pattern.
             let duckdb = if out.contains(['*', '?', '[', '\\']) {
@@ -173,7 +147,7 @@ impl Summary {
     }
 
     fn totals(&self) -> String {
-        let sum = |of: fn(&SummaryLine) -> u64| self.lines.iter().map(of).sum::<u64>();
+        let sum = |of: fn(&SummaryLine) -> u64| self.lines().map(of).sum::<u64>();
         let mut elsewhere = String::new();
         if let aliases @ 1.. = sum(|line| line.aliases) {
             let _ = write!(elsewhere, ", {}", plural(aliases, "alias"));
@@ -181,15 +155,14 @@ impl Summary {
         if let known @ 1.. = sum(|line| line.known) {
             let _ = write!(elsewhere, ", {known} known");
         }
-        let done = self.lines.iter();
-        let done = done.filter(|line| line.verdict != Verdict::NotValidated);
-        let of_all = match (done.count(), self.lines.len()) {
+        let is_done = |line: &&SummaryLine| line.verdict != SampleVerdict::NotValidated;
+        let of_all = match (self.lines().filter(is_done).count(), self.samples.len()) {
             (done, all) if done < all => format!("{done} of "),
             _ => String::new(),
         };
         format!(
             "{of_all}{}: {}, {} rejected{elsewhere}, {} truncated, in {}",
-            plural(self.lines.len() as u64, "sample"),
+            plural(self.samples.len() as u64, "sample"),
             plural(sum(|line| line.rows), "row"),
             sum(|line| line.rejected),
             sum(|line| line.truncated),
@@ -198,8 +171,8 @@ impl Summary {
     }
 
     /// Other samples in the folder of results.
-    fn others(&self) -> Vec<SummaryLine> {
-        let known: BTreeSet<&str> = self.lines.iter().map(|line| &*line.sample).collect();
+    fn others(&self) -> Vec<JudgedSample> {
+        let of_this_run: BTreeSet<&str> = self.lines().map(|line| &*line.name).collect();
         let folders = visible_in(&self.outdir).unwrap_or_default();
         let others = folders.into_iter().filter_map(|folder| {
             let sample = path_text(folder.file_name()?.as_ref());
@@ -208,26 +181,23 @@ impl Summary {
                 .as_ref()
                 .is_some_and(|listed| listed.combined.is_some());
             let is_sample = listed.is_some() || folder.join(MANIFEST).exists();
-            if is_combined || !is_sample || known.contains(&*sample) {
+            if is_combined || !is_sample || of_this_run.contains(&*sample) {
                 return None;
             }
-            let mut line = SummaryLine {
-                sample,
-                ..SummaryLine::default()
-            };
+            let mut other = JudgedSample::new(sample);
             if let Some(listed) = listed {
-                line.read_verdict(&listed, true);
+                other.read_verdict(&listed, true);
             }
-            Some(line)
+            Some(other)
         });
         others.collect()
     }
 }
 
 /// Names the models, with a sample of each, if there are several.
-fn different_models(samples: &[&SummaryLine]) -> Option<String> {
-    let samples = samples.iter().rev().filter(|line| line.work.is_some());
-    let models = samples.map(|line| (&line.model_digest, &line.sample));
+fn different_models(samples: &[&JudgedSample]) -> Option<String> {
+    let samples = samples.iter().rev().filter(|judged| judged.work.is_some());
+    let models = samples.map(|judged| (&judged.line.model_digest, &judged.line.name));
     let models: BTreeMap<_, _> = models.collect();
     let names = models
         .iter()
@@ -239,70 +209,53 @@ fn different_models(samples: &[&SummaryLine]) -> Option<String> {
 }
 
 /// Names the first sample whose vectors were made with other options than those of the first.
-fn different_work(samples: &[&SummaryLine]) -> Option<String> {
+fn different_work(samples: &[&JudgedSample]) -> Option<String> {
     let mut samples = samples
         .iter()
-        .filter_map(|line| Some((line, line.work.as_ref()?)));
+        .filter_map(|judged| Some((&judged.line.name, judged.work.as_ref()?)));
     let (first, expected) = samples.next()?;
-    samples.find_map(|(line, work)| {
+    samples.find_map(|(name, work)| {
         let what = expected.difference(work)?;
-        let (one, other) = (&line.sample, &first.sample);
         Some(format!(
-            "embedded in different ways, remove the wrong sample: {one}: {what}, as in {other}"
+            "embedded in different ways, remove the wrong sample: {name}: {what}, as in {first}"
         ))
     })
 }
 
-impl SummaryLine {
+impl JudgedSample {
+    /// A sample of which nothing is known.
+    fn new(name: String) -> Self {
+        let mut unknown = Self::default();
+        unknown.line.name = name;
+        unknown
+    }
+
     fn read_verdict(&mut self, dataset: &ListedDataset, allow_empty: bool) {
         let of = |name: &str| dataset.others.get(name);
         let number = |name| of(name).and_then(Value::as_u64).unwrap_or_default();
         let text = |name| of(name).and_then(Value::as_str).unwrap_or_default();
         let reasons = of("rejected").and_then(Value::as_object);
         let reasons = reasons.into_iter().flat_map(|reasons| reasons.values());
-        self.rows = number("rows");
-        self.aliases = number("aliases");
-        self.known = number("known");
-        self.rejected = reasons.filter_map(Value::as_u64).sum();
-        text("model").clone_into(&mut self.model);
+        let line = &mut self.line;
+        line.rows = number("rows");
+        line.aliases = number("aliases");
+        line.known = number("known");
+        line.rejected = reasons.filter_map(Value::as_u64).sum();
+        text("model").clone_into(&mut line.model);
         let checks = of("checks").and_then(Value::as_array).into_iter().flatten();
         let mut checks = checks.filter(|check| check["name"] == "spot-check");
         let summary = checks.find_map(|check| check["summary"].as_str());
         summary.unwrap_or_default().clone_into(&mut self.spot_check);
-        self.model_digest = dataset.model_digest.clone().unwrap_or_default();
+        line.model_digest = dataset.model_digest.clone().unwrap_or_default();
         self.work = dataset.model_digest.as_ref().map(|_| dataset.work());
-        self.verdict = if dataset.passed() {
-            Verdict::Pass
-        } else {
-            Verdict::Fail
+        let is_empty = line.rows == 0 && line.known == 0;
+        line.verdict = match dataset.passed() {
+            passed if is_empty && (passed || !allow_empty) => SampleVerdict::Empty,
+            true => SampleVerdict::Pass,
+            false => SampleVerdict::Fail,
         };
-        let is_empty = self.rows == 0 && self.known == 0;
-        if is_empty && (dataset.passed() || !allow_empty) {
-            self.verdict = Verdict::Empty;
+        if line.rows == 0 {
+            line.truncated = 0;
         }
-        if self.rows == 0 {
-            self.truncated = 0;
-        }
-    }
-
-    fn write(&self, table: &mut String) {
-        let Self {
-            sample,
-            records,
-            rows,
-            rejected,
-            aliases,
-            known,
-            truncated,
-            verdict,
-            spot_check: _,
-            model,
-            model_digest,
-            work: _,
-        } = self;
-        let _ = writeln!(
-            table,
-            "{sample}\t{records}\t{rows}\t{rejected}\t{aliases}\t{known}\t{truncated}\t{verdict}\t{model}\t{model_digest}"
-        );
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use plmkit_contract::{DATASET_FILE, LIST_SHOWN, ListedDataset, one_line, path_text};
-use plmkit_dataset::VectorMap;
+use plmkit_dataset::{SampleVerdict, VectorMap};
 use plmkit_page::Page;
 use plmkit_programs::validate_embeddings::shown;
 use plmkit_store::read_sealed;
@@ -38,7 +38,10 @@ pub(super) fn add(
         let listed = read_sealed::<ListedDataset>(&out.join(name).join(DATASET_FILE));
         listed.is_ok_and(|listed| listed.passed())
     };
-    let is_done = |sample: &PageSample| ["pass", "empty"].contains(&&*sample.line.verdict);
+    let is_done = |sample: &PageSample| {
+        use SampleVerdict::{Empty, Pass};
+        matches!(sample.verdict(), Some(Pass | Empty))
+    };
     if !samples.iter().all(is_done) || !others.iter().all(has_passed) {
         page.paragraph("Once all samples in the folder have passed, also those of earlier runs, this says how: until then, readers would mix sound rows with others.");
         return;

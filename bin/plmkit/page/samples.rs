@@ -5,14 +5,14 @@ use std::path::Path;
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{DATASET_FILE, ListedDataset};
-use plmkit_dataset::{NOT_VALIDATED, SUMMARY_FILE, SummaryLine, read_summary};
+use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, SummaryLine, read_summary};
 use plmkit_page::{Cell, Column, Page, Tone};
 use plmkit_programs::validate_embeddings::Report;
 use plmkit_store::{is_absent, read_sealed};
 
 use super::SHOWN;
 
-/// A sample: its line of the summary, and its verdict.
+/// A sample: its line of the summary as it is now, and its verdict.
 pub(super) struct PageSample {
     pub(super) line: SummaryLine,
     /// None of a sample that is not validated.
@@ -22,12 +22,13 @@ pub(super) struct PageSample {
 const COLUMNS: [Column<PageSample>; 10] = [
     Column::new("sample", "", |sample| Cell::text(&sample.line.name)),
     Column::new("verdict", "", |sample| {
-        let tone = match &*sample.line.verdict {
-            "pass" => Tone::Good,
-            "empty" => Tone::Fair,
+        let tone = match sample.verdict() {
+            Some(SampleVerdict::Pass) => Tone::Good,
+            Some(SampleVerdict::Empty) => Tone::Fair,
             _ => Tone::Bad,
         };
-        Cell::badge(tone, &sample.line.verdict)
+        let word = sample.verdict().map(|verdict| verdict.to_string());
+        Cell::badge(tone, word.unwrap_or_else(|| "lost".to_owned()))
     }),
     Column::new("records", "", |sample| sample.count(sample.line.records)),
     Column::new("rows", "", |sample| sample.count(sample.line.rows)),
@@ -52,6 +53,12 @@ const COLUMNS: [Column<PageSample>; 10] = [
 ];
 
 impl PageSample {
+    /// What was found of it; `None` if its report is lost or damaged.
+    pub(super) fn verdict(&self) -> Option<SampleVerdict> {
+        let verdict = Some(self.line.verdict);
+        verdict.filter(|verdict| self.report.is_some() || *verdict == SampleVerdict::NotValidated)
+    }
+
     /// A number of records. Of a sample that could not be cut, none is known.
     fn count(&self, number: u64) -> Cell {
         let is_known = self.report.is_some() || self.line.records > 0;
@@ -86,7 +93,7 @@ pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSam
         return Err(Fault::of_path(Exit::NoInput, out, what));
     }
     let lines = read_summary(out)?.into_iter().map(|mut line| {
-        if line.verdict == NOT_VALIDATED {
+        if line.verdict == SampleVerdict::NotValidated {
             return PageSample { line, report: None };
         }
         let listed = read_sealed::<ListedDataset>(&out.join(&line.name).join(DATASET_FILE));
@@ -97,19 +104,15 @@ pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSam
                 None
             }
         };
-        let verdict = match &report {
-            None => "lost",
-            Some(Report { verdict, .. }) => {
-                (line.rows, line.rejected) = (verdict.rows, verdict.rejected.values().sum());
-                match (verdict.passed(), line.rows + line.known) {
-                    (_, 0) if line.verdict == "empty" => "empty",
-                    (true, 0) => "empty",
-                    (true, _) => "pass",
-                    (false, _) => "fail",
-                }
-            }
-        };
-        verdict.clone_into(&mut line.verdict);
+        if let Some(Report { verdict, .. }) = &report {
+            (line.rows, line.rejected) = (verdict.rows, verdict.rejected.values().sum());
+            line.verdict = match (verdict.passed(), line.rows + line.known) {
+                (_, 0) if line.verdict == SampleVerdict::Empty => SampleVerdict::Empty,
+                (true, 0) => SampleVerdict::Empty,
+                (true, _) => SampleVerdict::Pass,
+                (false, _) => SampleVerdict::Fail,
+            };
+        }
         PageSample { line, report }
     });
     Ok(lines.collect())
@@ -120,7 +123,7 @@ pub(super) fn add_table(page: &mut Page, samples: &[PageSample]) {
     let is_long = samples.len() > SHOWN;
     let to_look_at = samples
         .iter()
-        .filter(|sample| is_long && sample.line.verdict != "pass");
+        .filter(|sample| is_long && sample.verdict() != Some(SampleVerdict::Pass));
     page.heading("Samples").table(to_look_at, &COLUMNS);
     page.fold(is_long, &format!("All {} samples", samples.len()), |page| {
         page.table(samples, &COLUMNS);

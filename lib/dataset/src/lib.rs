@@ -31,7 +31,8 @@ pub use neighbours::{HIT_COLUMNS, Metric, NeighboursConfig, Plan, neighbours};
 pub use part::DatasetPart;
 pub use peptides::{PlaceFormat, write_peptides};
 pub use results::{
-    NOT_VALIDATED, SUMMARY_FILE, SUMMARY_HEADER, SummaryLine, embeddings_at, read_summary,
+    SUMMARY_FILE, SUMMARY_HEADER, SampleVerdict, SummaryLine, embeddings_at, read_summary,
+    summary_text,
 };
 pub use rows::{RowFormat, RowsConfig, ids_beside, write_rows};
 pub use variants::{Sites, Table, Unscored, Variant};

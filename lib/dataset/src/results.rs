@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{COMBINED, DATASET_FILE, SAMPLE, Stop};
 use plmkit_store::{StoreError, files_in, is_absent, read_input, visible_in};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::dataset::read_dataset;
 use crate::folder::{EMBEDDINGS, dataset_folder, has_shards, parts_at};
@@ -19,11 +19,8 @@ pub const SUMMARY_FILE: &str = "summary.tsv";
 pub const SUMMARY_HEADER: &str =
     "sample\trecords\trows\trejected\taliases\tknown\ttruncated\tverdict\tmodel\tmodel_digest\n";
 
-/// Its verdict of a sample that has none.
-pub const NOT_VALIDATED: &str = "not validated";
-
 /// A line of it: a sample, the numbers of its records, and the verdict of its validation.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SummaryLine {
     #[serde(rename = "sample")]
     pub name: String,
@@ -39,8 +36,25 @@ pub struct SummaryLine {
     pub known: u64,
     /// The proteins that were truncated.
     pub truncated: u64,
-    /// `pass`, `fail`, `empty` or [`NOT_VALIDATED`].
-    pub verdict: String,
+    pub verdict: SampleVerdict,
+    /// The name of the model.
+    pub model: String,
+    pub model_digest: String,
+}
+
+/// What the last run found of a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, strum::Display)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum SampleVerdict {
+    Pass,
+    Fail,
+    /// Every record was rejected.
+    Empty,
+    #[default]
+    #[serde(rename = "not validated")]
+    #[strum(to_string = "not validated")]
+    NotValidated,
 }
 
 /// Finds embeddings files by what lies at a path. Returns each with the folder of its dataset; one without a dataset with itself.
@@ -186,8 +200,28 @@ fn last_run(folder: &Path) -> Result<Vec<(PathBuf, bool)>, DatasetError> {
         return Ok(Vec::new());
     }
     let samples = read_summary(folder)?.into_iter();
-    let samples = samples.map(|one| (folder.join(&one.name), one.verdict != NOT_VALIDATED));
+    let samples = samples.map(|one| {
+        (
+            folder.join(&one.name),
+            one.verdict != SampleVerdict::NotValidated,
+        )
+    });
     Ok(samples.collect())
+}
+
+/// Returns the table of these samples.
+///
+/// # Panics
+/// Never: memory takes every line, and all are texts.
+pub fn summary_text<'l>(lines: impl IntoIterator<Item = &'l SummaryLine>) -> String {
+    let mut table = csv::WriterBuilder::new();
+    let table = table.delimiter(b'\t').quote_style(csv::QuoteStyle::Never);
+    let mut table = table.has_headers(false).from_writer(SUMMARY_HEADER.into());
+    let mut lines = lines.into_iter();
+    lines
+        .try_for_each(|line| table.serialize(line))
+        .expect("memory");
+    String::from_utf8(table.into_inner().expect("memory")).expect("texts")
 }
 
 /// Reads the table of the samples of the last run in a folder of results.
@@ -200,11 +234,10 @@ pub fn read_summary(folder: &Path) -> Result<Vec<SummaryLine>, DatasetError> {
     let mut lines = csv::ReaderBuilder::new();
     let mut lines = lines.delimiter(b'\t').quoting(false).from_reader(&*text);
     let lines = lines.deserialize().collect::<Result<Vec<SummaryLine>, _>>();
-    let verdicts = ["pass", "fail", "empty", NOT_VALIDATED];
-    let is_folder = |name: &str| Path::new(name).file_name() == Some(name.as_ref());
-    let is_known = |line: &SummaryLine| verdicts.contains(&&*line.verdict) && is_folder(&line.name);
+    let is_folder =
+        |line: &SummaryLine| Path::new(&line.name).file_name() == Some(line.name.as_ref());
     let is_table =
-        |lines: &Vec<_>| text.starts_with(SUMMARY_HEADER.as_bytes()) && lines.iter().all(is_known);
+        |lines: &Vec<_>| text.starts_with(SUMMARY_HEADER.as_bytes()) && lines.iter().all(is_folder);
     let what = "expected the table of samples that plmkit writes, in UTF-8";
     let lines = lines.ok().filter(is_table);
     lines.ok_or_else(|| DatasetError::content(&path, what))
