@@ -1,11 +1,14 @@
-//! The provenance of checkpoints: that of the output, with an option that lists the blocks in the file. A part is a file of one
-//! block.
+//! The provenance of checkpoints: that of the output, with an option that lists the blocks in the file.
+//!
+//! A part is an embeddings file of one block: the results of consecutive batches of an incomplete block of the output. No protein has
+//! windows both inside and outside a part.
 
 use std::ops::Range;
 use std::path::Path;
 
+use arrow_array::RecordBatch;
 use plmkit_contract::{Provenance, Reason, Reject};
-use plmkit_store::StoreError;
+use plmkit_store::{EmbeddingsReader, StoreError};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -67,4 +70,22 @@ impl OutputBlock {
         serde_json::from_value(blocks)
             .map_err(|_| StoreError::malformed(path, "not the blocks of a run"))
     }
+}
+
+/// Reads the metadata of the part at `path` of the work with this `provenance`, without its rows. See [`OutputBlock::all_of`].
+pub(crate) fn open_part(path: &Path, provenance: &Provenance) -> Result<OutputBlock, StoreError> {
+    let found = EmbeddingsReader::open(path)?.provenance().clone();
+    let mut blocks = OutputBlock::all_of(path, found, provenance)?;
+    let block = blocks.pop().filter(|_| blocks.is_empty());
+    block.ok_or_else(|| StoreError::malformed(path, "not a part of a run"))
+}
+
+/// Reads and verifies the rows of the part at `path`.
+pub(crate) fn read_part(path: &Path) -> Result<Vec<RecordBatch>, StoreError> {
+    let mut reader = EmbeddingsReader::open(path)?;
+    let mut all = Vec::new();
+    while let Some(rows) = reader.next_batch()? {
+        all.push(rows);
+    }
+    Ok(all)
 }

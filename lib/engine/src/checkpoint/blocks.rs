@@ -15,8 +15,7 @@ use arrow_array::types::UInt32Type;
 use plmkit_contract::{Provenance, Reject, RowDigest, Stop, ordinals, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
-use super::block::{OutputBlock, RETRYABLE};
-use super::part::open_part;
+use super::block::{OutputBlock, RETRYABLE, open_part};
 use super::run_folder::{RunFolder, damage, remove_checkpoint};
 use crate::batch::ComputedBatch;
 use crate::work::Work;

@@ -10,8 +10,7 @@ use plmkit_store::{
     remove_unfinished, strip_temporary_suffix,
 };
 
-use super::block::OutputBlock;
-use super::part::open_part;
+use super::block::{OutputBlock, open_part};
 use crate::config::Job;
 use crate::work::Work;
 
