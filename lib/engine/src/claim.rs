@@ -19,9 +19,7 @@ pub(crate) fn claim_output<T>(
     loop {
         match claim() {
             Err(busy @ StoreError::Busy { .. }) if wait => {
-                if stop.requested() {
-                    return Err(StoreError::Stopped);
-                }
+                StoreError::check(stop)?;
                 if !warned {
                     tracing::warn!("{busy}; waiting for it to end");
                     warned = true;

@@ -130,7 +130,7 @@ impl Reading<'_> {
 
     /// Reads the shard at a position.
     fn shard(&self, position: usize) -> Result<(ShardFile, Shard), Fault> {
-        self.check_stop()?;
+        StoreError::check(self.stop)?;
         let path = &self.args.shards[position];
         let shard = read_shard(path)?;
         let file = ShardFile {
@@ -184,19 +184,11 @@ impl Reading<'_> {
         validator.begin_file(file.clone());
         let check = |rows| {
             (self.progress)(Progress::Read { rows });
-            Ok(self.check_stop()?)
+            Ok(StoreError::check(self.stop)?)
         };
         each_row(&mut reader, check, |row, vectors| {
             validator.add_row(row, vectors);
         })
-    }
-
-    fn check_stop(&self) -> Result<(), StoreError> {
-        if self.stop.requested() {
-            Err(StoreError::Stopped)
-        } else {
-            Ok(())
-        }
     }
 }
 

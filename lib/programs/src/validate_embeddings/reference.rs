@@ -53,9 +53,7 @@ pub(crate) fn read_reference(
         }
     }
     loop {
-        if stop.requested() {
-            return Err(StoreError::Stopped.into());
-        }
+        StoreError::check(stop)?;
         let batch = match &mut own {
             Some(embeddings) => embeddings.next_batch()?,
             None => file.next_batch()?,
