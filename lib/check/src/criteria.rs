@@ -1,12 +1,11 @@
 //! What embeddings are compared with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
-use plmkit_contract::{Manifest, Reason, RecordCounts, Reject, RejectsList};
+use plmkit_contract::{Column, Manifest, Provenance, Reason, RecordCounts, Reject, RejectsList};
 
 use crate::aliases::AliasLists;
 use crate::coverage::reject_key;
-use crate::recomputed::Recomputed;
 use crate::reference::Reference;
 
 /// What embeddings are compared with, whatever file they are in.
@@ -62,5 +61,22 @@ impl Criteria {
             self.not_embedded.sort_by_key(reject_key);
         }
         self.rejects.push((name, list));
+    }
+}
+
+/// A sample of the rows, computed again.
+#[derive(Debug)]
+pub struct Recomputed {
+    /// What they were computed by.
+    pub made_by: Provenance,
+    pub columns: Vec<Column>,
+    /// By ordinal and start: a vector for each column.
+    pub rows: HashMap<(u64, u32), Vec<Vec<f32>>>,
+}
+
+impl Recomputed {
+    /// Returns the place of a column among the vectors of a row.
+    pub(crate) fn place(&self, column: Column) -> Option<usize> {
+        self.columns.iter().position(|&known| known == column)
     }
 }

@@ -1,6 +1,7 @@
 //! Laying out computed values as the columns of an embeddings file.
 
 use std::borrow::Cow;
+use std::mem;
 use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
@@ -81,18 +82,17 @@ impl ColumnWriter {
                     _ => residues,
                 }
             });
-            let own = values.iter_mut().find(|(source, _)| *source == column);
-            let own = own.map(|(_, values)| std::mem::take(values));
-            let own = own.unwrap_or_default();
-            arrays.push(self.array(field.data_type(), layout.dtype, lengths, own)?);
+            let computed = values.iter_mut().find(|(source, _)| *source == column);
+            let values = computed.map_or_else(Buffer::default, |(_, values)| mem::take(values));
+            arrays.push(self.array(field.data_type(), layout.dtype, lengths, values)?);
         }
         RecordBatch::try_new(Arc::clone(&schema), arrays)
     }
 
     /// Returns the log-probabilities of all rows.
     fn log_probs(&self, values: &[(Column, Buffer<f32>)]) -> Buffer<f32> {
-        let of = |column| values.iter().find(|(source, _)| *source == column);
-        match (of(Column::LogProbs), of(Column::Logits)) {
+        let computed = |column| values.iter().find(|(source, _)| *source == column);
+        match (computed(Column::LogProbs), computed(Column::Logits)) {
             (Some((_, masked)), _) => log_probs(masked.as_chunks().0.iter().copied()).into(),
             (None, Some((_, logits))) => {
                 let residues = logits.chunks_exact(self.logits);
