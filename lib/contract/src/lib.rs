@@ -77,7 +77,7 @@ pub use peptide::{PEPTIDES_FILE, PeptideRow, peptide_rows, peptides_schema};
 pub use pooling::Pooling;
 pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
-    SCORES, SCORES_POSITIONS, SOURCE, WINDOWS, check_contract, key,
+    SCORES, SCORES_POSITIONS, SOURCE, WINDOWS, key,
 };
 pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
 pub use refusing::ExitingAllocator;

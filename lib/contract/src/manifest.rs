@@ -213,6 +213,8 @@ pub fn length_bin_edges() -> impl Iterator<Item = u64> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::{ByteDigest, ContentError};
 
@@ -264,5 +266,19 @@ mod tests {
             Manifest::from_json(b"{\"name\": \"a web app\"}"),
             Err(ContentError::Foreign(_))
         ));
+    }
+
+    #[test]
+    fn a_sealed_file_of_another_contract_is_foreign_whatever_its_entries() {
+        let expected = "expected file contract version 1, found '2'".to_owned();
+        let mut other = manifest();
+        other.contract = "2".into();
+        for text in [other.to_json(), crate::seal(&json!({ "contract": "2" }))] {
+            let read = Manifest::from_json(text.as_bytes());
+            assert_eq!(read, Err(ContentError::Foreign(expected.clone())));
+        }
+        let without = crate::seal(&json!({ "tool": "fasta-shard" }));
+        let error = Manifest::from_json(without.as_bytes()).expect_err("no version");
+        assert!(error.to_string().contains("`contract`"), "{error}");
     }
 }

@@ -12,14 +12,14 @@ use crate::{ByteDigest, ContentError, Kind, Quoted, RowDigest};
 pub const CONTRACT_VERSION: &str = "1";
 
 /// Checks that this program knows the version of the file contract that a file names. The error describes the difference.
-pub fn check_contract(found: &str) -> Result<(), String> {
+pub(crate) fn check_contract(found: &str) -> Result<(), ContentError> {
     if found == CONTRACT_VERSION {
         return Ok(());
     }
     let found = Quoted(found);
-    Err(format!(
+    Err(ContentError::Foreign(format!(
         "expected file contract version {CONTRACT_VERSION}, found {found}"
-    ))
+    )))
 }
 
 /// The option of an embeddings file with the digest of its packing. The packing decides the order of rows, not their values.
@@ -207,8 +207,7 @@ impl Provenance {
             Some(_) => {}
         }
         let entry = |key| metadata.get(key).ok_or_else(|| malformed_entry(key));
-        let contract = entry(key::CONTRACT)?;
-        check_contract(contract).map_err(ContentError::Foreign)?;
+        check_contract(entry(key::CONTRACT)?)?;
         let provenance = Self {
             tool: entry(key::TOOL)?.clone(),
             version: entry(key::VERSION)?.clone(),

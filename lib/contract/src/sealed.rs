@@ -1,9 +1,10 @@
 //! JSON files that end with a seal: a digest of the text before it, so that every changed byte is detected.
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::provenance::check_contract;
 use crate::{ByteDigest, ContentError};
 
 /// The text between the other entries and the value of the seal, which is the last entry.
@@ -24,11 +25,12 @@ pub trait Sealed: Serialize + DeserializeOwned {
         seal(self)
     }
 
-    /// Parses the text of a file. Any changed byte is an error.
+    /// Parses the text of a file. Any changed byte is an error, and so is another version of the file contract.
     fn from_json(text: &[u8]) -> Result<Self, ContentError> {
         if is_sealed(text) {
-            let parsed = serde_json::from_slice(text);
-            return parsed.map_err(|error| ContentError::Malformed(error.to_string()));
+            // First the version: in another one, other entries may be expected.
+            check_contract(&parse::<Versioned>(text)?.contract)?;
+            return parse(text);
         }
         let is_foreign = |value: Value| value["tool"] != Self::TOOL;
         if split_at_seal(text).is_none() && serde_json::from_slice(text).is_ok_and(is_foreign) {
@@ -36,6 +38,16 @@ pub trait Sealed: Serialize + DeserializeOwned {
         }
         Err(ContentError::broken_seal())
     }
+}
+
+/// What a file of any version has.
+#[derive(Deserialize)]
+struct Versioned {
+    contract: String,
+}
+
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Result<T, ContentError> {
+    serde_json::from_slice(text).map_err(|error| ContentError::Malformed(error.to_string()))
 }
 
 /// Formats a value as the text of a JSON file that ends with a seal.

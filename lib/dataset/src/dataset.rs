@@ -7,7 +7,7 @@ use std::{mem, slice};
 use plmkit_contract::{
     AliasRow, Column, DATASET_FILE, EmbeddingLayout, KERNELS, Kind, ListedDataset, MANIFEST_FILE,
     Manifest, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, ShardSummary, Stop,
-    alias_rows, check_contract,
+    alias_rows,
 };
 use plmkit_store::{
     RecordListReader, Shard, StoreError, is_absent, read_sealed, read_shard, visible_in,
@@ -292,9 +292,7 @@ pub(crate) fn read_dataset(folder: &Path) -> Result<Option<ListedDataset>, Datas
     if is_other || is_absent(&path) {
         return Ok(None);
     }
-    let listed: ListedDataset = read_sealed(&path)?;
-    check_contract(&listed.contract).map_err(|what| DatasetError::content(&path, what))?;
-    Ok(Some(listed))
+    Ok(Some(read_sealed(&path)?))
 }
 
 /// Checks that `parts` are the files of `folder` that `listed` lists, with the listed rows, as far as their footers say.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
     DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
-    Stop, check_contract, path_text,
+    Stop, path_text,
 };
 use plmkit_store::{EmbeddingsFile, StoreError, read_sealed};
 use serde_json::{Value, json};
@@ -120,7 +120,6 @@ fn check(
     dataset: &ListedDataset,
     options: &BTreeMap<String, Value>,
 ) -> Result<KnownDataset, String> {
-    check_contract(&dataset.contract)?;
     if !dataset.passed() {
         let found = Quoted(&dataset.outcome);
         return Err(format!(

@@ -69,6 +69,9 @@ mod tests {
         let path = folder.path().join("manifest.json");
         let foreign = "not a manifest of fasta-shard";
         let as_output = format!("exists and holds other work ({foreign}); --force replaces it");
+        let newer = plmkit_contract::seal(&serde_json::json!({ "contract": "2" }));
+        let version = "expected file contract version 1, found '2'";
+        let other_version = format!("exists and holds other work ({version}); --force replaces it");
         let damaged = "damaged or altered: it does not match its seal";
         let replaceable = format!("{damaged}; --force replaces it");
         for (text, input, output) in [
@@ -76,6 +79,11 @@ mod tests {
                 "{\"name\": \"a web app\"}",
                 (Exit::Data, foreign),
                 (Exit::CannotCreate, &*as_output),
+            ),
+            (
+                &newer,
+                (Exit::Data, version),
+                (Exit::CannotCreate, &*other_version),
             ),
             (
                 "{\"tool\": \"fasta-shard\"}",
