@@ -36,6 +36,7 @@ mod row_span;
 mod schema;
 mod sealed;
 mod sequence_digests;
+mod sequences;
 mod short_ids;
 mod stop;
 
@@ -92,5 +93,6 @@ pub use row_key::{
 pub use row_span::RowSpan;
 pub use schema::{Kind, batches_schema, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
+pub use sequences::check_sequences;
 pub use short_ids::{ShortIds, asked_by};
 pub use stop::Stop;

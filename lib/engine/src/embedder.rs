@@ -373,8 +373,7 @@ impl<'a> Embedder<'a> {
         };
         self.config.injection.check_memory(tokens.len())?;
         self.check_lists(computation, rows)?;
-        let batch = Varlen::new(&tokens, &offsets);
-        let batch = batch.map_err(|error| EngineError::data(&computation.batch.name, error))?;
+        let batch = Varlen::new(&tokens, &offsets).expect("each sequence was checked");
         Ok(self
             .model
             .submit(batch, &computation.columns, dtype, self.stop)?)

@@ -42,7 +42,6 @@ impl ParitySample {
         for batch in inputs.batches_where(|index| wanted.contains(&index)) {
             let batch = batch?;
             let (tokens, offsets) = (batch.packed.tokens(), batch.packed.cu_seqlens());
-            Varlen::new(tokens, offsets).map_err(|error| EngineError::data(&batch.name, error))?;
             let sequences = batch.packed.sequences();
             let count = CANDIDATES.min(sequences);
             let rows = (0..count).map(|candidate| candidate * sequences / count);

@@ -2,15 +2,10 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{CLS, Column, EOS, MASK, Widths};
+use plmkit_contract::{Column, MASK, Widths, check_sequences};
 use plmkit_cpu::share_kept;
 
 use crate::buffers::{Buffer, Buffers};
-
-/// `<unk>`, the least token id inside a sequence: `<cls>`, `<pad>` and `<eos>` are less.
-const UNK: u8 = 3;
-/// The break between chains in ESMC, which attends to several chains otherwise, and no token in ESM-2.
-const CHAIN_BREAK: u8 = MASK - 1;
 
 /// Checked token ids of several sequences that lie end to end, with the offset of each.
 ///
@@ -34,33 +29,8 @@ pub struct Varlen<'a> {
 impl<'a> Varlen<'a> {
     /// Checks that `cu_seqlens` divides `tokens` into complete sequences. An error tells what was expected, and what was found.
     pub fn new(tokens: &'a [u8], cu_seqlens: &'a [i32]) -> Result<Self, String> {
-        let &[first, .., last] = cu_seqlens else {
-            return Err(format!(
-                "cu_seqlens has {} entries; expected one more than there are sequences, at least 2",
-                cu_seqlens.len()
-            ));
-        };
-        if first != 0 || usize::try_from(last) != Ok(tokens.len()) {
-            return Err(format!(
-                "cu_seqlens runs from {first} to {last}; expected 0 to {}, the number of tokens",
-                tokens.len()
-            ));
-        }
-        for (sequence, bounds) in cu_seqlens.windows(2).enumerate() {
-            let (start, end) = (bounds[0], bounds[1]);
-            let length = i64::from(end) - i64::from(start);
-            if length < 3 {
-                return Err(format!(
-                    "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
-                ));
-            }
-        }
-        let batch = Self { tokens, cu_seqlens };
-        // The offsets increase from 0 to the number of tokens, so that every span is inside.
-        for (sequence, span) in batch.spans().enumerate() {
-            check_tokens(sequence, &tokens[span])?;
-        }
-        Ok(batch)
+        check_sequences(tokens, cu_seqlens)?;
+        Ok(Self { tokens, cu_seqlens })
     }
 
     /// Returns the token ids, `(total_tokens)`.
@@ -121,26 +91,6 @@ impl<'a> Varlen<'a> {
     }
 }
 
-fn check_tokens(sequence: usize, tokens: &[u8]) -> Result<(), String> {
-    let last = tokens.len() - 1;
-    for (position, &found) in tokens.iter().enumerate() {
-        let (fits, expected) = match position {
-            0 => (found == CLS, "<cls> (0)"),
-            _ if position == last => (found == EOS, "<eos> (2)"),
-            _ => (
-                (UNK..=MASK).contains(&found) && found != CHAIN_BREAK,
-                "3 to 30, or 32",
-            ),
-        };
-        if !fits {
-            return Err(format!(
-                "sequence {sequence} of the batch has token {found} at {position}; expected {expected}"
-            ));
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,61 +102,5 @@ mod tests {
         let batch = Varlen::new(&TOKENS, &[0, 4, 7]).unwrap();
         assert_eq!(batch.spans().collect::<Vec<_>>(), [0..4, 4..7]);
         assert_eq!(batch.total_tokens(), 7);
-    }
-
-    #[test]
-    fn offsets_that_do_not_divide_the_tokens_are_refused() {
-        let short = |sequence, start: i32, end: i32| {
-            format!(
-                "sequence {sequence} of the batch runs from {start} to {end}; expected at least 3 tokens"
-            )
-        };
-        let ends = |first, last| {
-            format!("cu_seqlens runs from {first} to {last}; expected 0 to 7, the number of tokens")
-        };
-        for (cu_seqlens, expected) in [
-            (
-                &[][..],
-                "cu_seqlens has 0 entries; expected one more than there are sequences, at least 2"
-                    .to_owned(),
-            ),
-            (
-                &[0],
-                "cu_seqlens has 1 entries; expected one more than there are sequences, at least 2"
-                    .to_owned(),
-            ),
-            (&[1, 7], ends(1, 7)),
-            (&[0, 4], ends(0, 4)),
-            (&[0, -1], ends(0, -1)),
-            (&[0, 4, 4, 7], short(1, 4, 4)),
-            (&[0, 90, 7], short(1, 90, 7)),
-            (&[0, i32::MIN, 7], short(0, 0, i32::MIN)),
-            (
-                &[0, 3, 7],
-                "sequence 0 of the batch has token 5 at 2; expected <eos> (2)".to_owned(),
-            ),
-        ] {
-            let error = Varlen::new(&TOKENS, cu_seqlens).unwrap_err();
-            assert_eq!(error, expected);
-        }
-    }
-
-    #[test]
-    fn special_tokens_are_at_the_ends_and_nowhere_else() {
-        for (tokens, expected) in [
-            ([20, 5, 2], "token 20 at 0; expected <cls> (0)"),
-            ([0, 5, 5], "token 5 at 2; expected <eos> (2)"),
-            ([0, 0, 2], "token 0 at 1; expected 3 to 30, or 32"),
-            ([0, 1, 2], "token 1 at 1; expected 3 to 30, or 32"),
-            ([0, 2, 2], "token 2 at 1; expected 3 to 30, or 32"),
-            ([0, 31, 2], "token 31 at 1; expected 3 to 30, or 32"),
-            ([0, 33, 2], "token 33 at 1; expected 3 to 30, or 32"),
-        ] {
-            let error = Varlen::new(&tokens, &[0, 3]).unwrap_err();
-            assert!(error.ends_with(expected), "{error}");
-        }
-        let error = Varlen::new(&[0, 2], &[0, 2]).unwrap_err();
-        assert!(error.ends_with("expected at least 3 tokens"), "{error}");
-        assert!(Varlen::new(&[0, 3, 2, 0, 32, 2], &[0, 3, 6]).is_ok());
     }
 }

@@ -6,7 +6,7 @@ use arrow_array::{
     Array, BooleanArray, ListArray, PrimitiveArray, RecordBatch, StringArray, UInt64Array,
 };
 use arrow_select::take::take_record_batch;
-use plmkit_contract::{Labels, RowSpan, batches_schema, ordinals};
+use plmkit_contract::{Labels, RowSpan, batches_schema, check_sequences, ordinals};
 
 /// Sequences back to back, without padding.
 ///
@@ -25,8 +25,8 @@ impl Default for PackedBatch {
 }
 
 impl PackedBatch {
-    /// Checks a record batch with the columns of [`batches_schema`](plmkit_contract::batches_schema): no nulls, offsets that
-    /// start at 0 and cover all tokens, at least two tokens in each row. The error describes what is wrong.
+    /// Checks a record batch with the columns of [`batches_schema`](plmkit_contract::batches_schema): no nulls, and complete
+    /// [sequences](check_sequences). The error describes what is wrong.
     pub fn new(batch: RecordBatch) -> Result<Self, String> {
         let mut columns = batch.columns().iter().zip(batch.schema_ref().fields());
         let null = columns.find(|(column, field)| column.null_count() > 0 && !field.is_nullable());
@@ -34,24 +34,11 @@ impl PackedBatch {
             return Err(format!("column '{}' has a null", field.name()));
         }
         let packed = Self { batch };
-        let (tokens, offsets) = (packed.tokens(), packed.cu_seqlens());
         if packed.list().values().null_count() > 0 {
             return Err("a token is null".into());
         }
-        if offsets.first() != Some(&0)
-            || offsets.last().map(|&end| end as usize) != Some(tokens.len())
-        {
-            return Err(format!(
-                "expected token offsets from 0 to {}, found {:?} to {:?}",
-                tokens.len(),
-                offsets.first(),
-                offsets.last()
-            ));
-        }
-        match offsets.windows(2).position(|pair| pair[1] - pair[0] < 2) {
-            Some(row) => Err(format!("row {row}: expected at least two tokens")),
-            None => Ok(packed),
-        }
+        check_sequences(packed.tokens(), packed.cu_seqlens())?;
+        Ok(packed)
     }
 
     /// Returns a batch of sequence `row` alone.
@@ -148,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a batch with these offsets into five tokens.
+    /// Makes a batch with these offsets into seven tokens.
     fn pack(offsets: &[i32]) -> Result<PackedBatch, String> {
         let mut keys = RowsBuilder::of_keys();
         for ordinal in 1..offsets.len() as u64 {
@@ -163,7 +150,7 @@ mod tests {
             });
         }
         let item = Arc::new(Field::new_list_field(DataType::UInt8, false));
-        let tokens: ArrayRef = Arc::new(UInt8Array::from(vec![0, 5, 2, 0, 2]));
+        let tokens: ArrayRef = Arc::new(UInt8Array::from(vec![0, 5, 2, 0, 6, 7, 2]));
         let offsets = OffsetBuffer::new(offsets.to_vec().into());
         let mut columns = keys.finish();
         columns.push(Arc::new(ListArray::new(item, offsets, tokens, None)));
@@ -172,21 +159,40 @@ mod tests {
     }
 
     #[test]
-    fn offsets_cover_all_tokens_and_each_row_has_two() {
-        let whole = pack(&[0, 3, 5]).expect("a pack");
-        assert_eq!((whole.residues(0), whole.residues(1)), (1, 0));
+    fn every_row_is_a_complete_sequence() {
+        let whole = pack(&[0, 3, 7]).expect("a pack");
+        assert_eq!((whole.residues(0), whole.residues(1)), (1, 2));
         assert_eq!(whole.residue_tokens(0), [5]);
         let second = whole.alone(1);
         assert_eq!(
             (second.tokens(), second.cu_seqlens()),
-            (&[0, 2][..], &[0, 2][..])
+            (&[0, 6, 7, 2][..], &[0, 4][..])
         );
         assert_eq!(second.ordinals(), [2]);
         let error = |offsets: &[i32]| pack(offsets).expect_err("not a pack");
-        assert_eq!(error(&[0, 4, 5]), "row 1: expected at least two tokens");
-        assert_eq!(error(&[0, 3, 3, 5]), "row 1: expected at least two tokens");
-        let message = "expected token offsets from 0 to 5, found Some(0) to Some(3)";
-        assert_eq!(error(&[0, 3]), message);
-        assert!(error(&[2, 5]).starts_with("expected token offsets from 0 to 5"));
+        for (offsets, expected) in [
+            (
+                &[0, 5, 7][..],
+                "sequence 1 of the batch runs from 5 to 7; expected at least 3 tokens",
+            ),
+            (
+                &[0, 3, 3, 7],
+                "sequence 1 of the batch runs from 3 to 3; expected at least 3 tokens",
+            ),
+            (
+                &[0, 3],
+                "cu_seqlens runs from 0 to 3; expected 0 to 7, the number of tokens",
+            ),
+            (
+                &[2, 7],
+                "cu_seqlens runs from 2 to 7; expected 0 to 7, the number of tokens",
+            ),
+            (
+                &[0, 4, 7],
+                "sequence 0 of the batch has token 2 at 2; expected 3 to 30, or 32",
+            ),
+        ] {
+            assert_eq!(error(offsets), expected);
+        }
     }
 }
