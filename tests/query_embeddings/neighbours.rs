@@ -8,7 +8,7 @@ use arrow_array::RecordBatch;
 use plmkit_contract::{EmbeddingLayout, Provenance, SequenceDigest, StoreDtype};
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 
-use crate::common::{assert_failed, visible};
+use crate::common::{assert_failed, command, run, visible};
 use crate::dataset::{dataset, interleaved, succeeded};
 use crate::guards::tool;
 use crate::set::{Row, Set, rows};
@@ -161,6 +161,12 @@ fn the_table_depends_on_neither_threads_parts_memory_nor_order() {
     ] {
         assert!(written(line).0 == one, "{line}");
     }
+    let line = "query-embeddings neighbours one.parquet one.parquet --out hits.parquet --force";
+    let stderr = run(command(&set.path("."), line).env("SLURM_CPUS_PER_TASK", "1"));
+    assert!(
+        stderr.contains(" MiB of memory, 1 thread, 1 pass"),
+        "{stderr}"
+    );
     let refused = tool(&set, "neighbours many many --out hits.parquet --memory 1K");
     assert_failed(&refused, 2, "--memory: expected ");
     let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();

@@ -13,6 +13,7 @@ mod paths;
 mod program;
 mod progress;
 mod signals;
+mod threads;
 
 pub use choice::variant;
 pub use common::{Common, LogFormat};
@@ -28,5 +29,6 @@ pub use paths::{
 pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse, print};
 pub use progress::{DeviceLine, ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once};
+pub use threads::{available_threads, default_threads};
 
 pub use plmkit_contract::{Exit, Fault, Stop};

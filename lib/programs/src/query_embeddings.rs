@@ -4,11 +4,10 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::slice;
 use std::str::FromStr;
-use std::thread::available_parallelism;
 
 use plmkit_cli::{
-    Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, ensure_distinct, ensure_no_stream,
-    ensure_same_kind, variant,
+    Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, default_threads, ensure_distinct,
+    ensure_no_stream, ensure_same_kind, variant,
 };
 use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
@@ -117,7 +116,7 @@ pub struct HitsArgs {
     #[arg(long, value_name = "COLUMN")]
     pub column: Option<String>,
 
-    /// Most threads [default: all CPUs]
+    /// Most threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N")]
     pub threads: Option<NonZero<usize>>,
 
@@ -156,7 +155,6 @@ impl HitsArgs {
             let what = "--min-score: expected --metric cosine or dot with it; a distance is smaller the nearer a hit is";
             return Err(Fault::usage(what));
         }
-        let cpus = || available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(NeighboursConfig {
             column: self.column.clone(),
             top: self.top,
@@ -164,7 +162,7 @@ impl HitsArgs {
             min_score: self.min_score,
             no_self: false,
             is_fresh: false,
-            threads: self.threads.unwrap_or_else(cpus),
+            threads: self.threads.unwrap_or_else(default_threads),
             memory: self.memory,
             format,
             out,

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::thread::{self, JoinHandle, available_parallelism};
+use std::thread::{self, JoinHandle};
 
 use arrow_array::RecordBatch;
 use bytes::Bytes;
@@ -45,6 +45,8 @@ pub struct UnfinishedEmbeddings {
     path: PathBuf,
     sink: Sink,
     groups: RowGroups,
+    /// The most threads that encode, or verify, at once.
+    threads: usize,
     /// Encode the next row groups and write them, each behind the one before it.
     encoders: VecDeque<JoinHandle<Result<PlacedRowGroup, StoreError>>>,
     /// Receives where the next row group starts, once the one before it is encoded.
@@ -121,8 +123,13 @@ impl Sink {
 }
 
 impl UnfinishedEmbeddings {
-    /// Creates a file at `path`, replacing an existing one. Messages name `named`.
-    pub fn create(path: &Path, named: &Path, layout: &EmbeddingLayout) -> Result<Self, StoreError> {
+    /// Creates a file at `path`, replacing an existing one. Messages name `named`. Of the `threads` of a run, some encode.
+    pub fn create(
+        path: &Path,
+        named: &Path,
+        layout: &EmbeddingLayout,
+        threads: NonZero<usize>,
+    ) -> Result<Self, StoreError> {
         remove_file(&Self::footer_file(path))?;
         // Another run that has the file open may still write into it.
         remove_file(path)?;
@@ -132,7 +139,7 @@ impl UnfinishedEmbeddings {
             .create_new(true)
             .open(path)
             .map_err(StoreError::cannot_create(named))?;
-        let created = Self::new(path, named, file, layout, RowGroups::default())?;
+        let created = Self::new(path, named, file, layout, threads, RowGroups::default())?;
         created.sink.write_bytes(0, Format::Parquet.magic())?;
         Ok(created)
     }
@@ -143,6 +150,7 @@ impl UnfinishedEmbeddings {
         path: &Path,
         named: &Path,
         layout: &EmbeddingLayout,
+        threads: NonZero<usize>,
     ) -> Result<Option<(Self, Provenance)>, StoreError> {
         let failed = StoreError::cannot_read(path);
         let file = match OpenOptions::new().read(true).write(true).open(path) {
@@ -157,7 +165,7 @@ impl UnfinishedEmbeddings {
         if groups.end() > file.metadata().map_err(failed)?.len() {
             return Err(StoreError::malformed(path, "it is cut"));
         }
-        let opened = Self::new(path, named, file, layout, groups)?;
+        let opened = Self::new(path, named, file, layout, threads, groups)?;
         Ok(Some((opened, provenance)))
     }
 
@@ -166,6 +174,7 @@ impl UnfinishedEmbeddings {
         named: &Path,
         file: File,
         layout: &EmbeddingLayout,
+        threads: NonZero<usize>,
         groups: RowGroups,
     ) -> Result<Self, StoreError> {
         let (start, next_start) = channel();
@@ -179,6 +188,7 @@ impl UnfinishedEmbeddings {
                 named: named.to_owned(),
             },
             groups,
+            threads: threads.get().min(MAX_ENCODERS),
             encoders: VecDeque::new(),
             next_start,
         })
@@ -202,7 +212,7 @@ impl UnfinishedEmbeddings {
     /// Starts to encode and write the next row group, in a thread. Waits while too many row groups are in progress.
     pub fn submit(&mut self, rows: Vec<RecordBatch>) -> Result<(), StoreError> {
         let is_written = |encoder: &JoinHandle<_>| encoder.is_finished();
-        while self.encoders.len() >= encoders() || self.encoders.front().is_some_and(is_written) {
+        while self.encoders.len() >= self.threads || self.encoders.front().is_some_and(is_written) {
             self.wait()?;
         }
         let (end, next_start) = channel();
@@ -257,7 +267,7 @@ impl UnfinishedEmbeddings {
             });
             intact.collect::<Result<Vec<bool>, _>>()
         };
-        let share = self.row_groups().div_ceil(encoders()).max(1);
+        let share = self.row_groups().div_ceil(self.threads).max(1);
         let verified = thread::scope(|scope| {
             let shares = self.groups.0.chunks(share);
             let threads: Vec<_> = shares
@@ -332,12 +342,6 @@ impl UnfinishedEmbeddings {
         claim.finish_as(&self.sink.file, &self.path)?;
         Ok(self.groups.rows())
     }
-}
-
-/// The threads that encode at once on this machine.
-fn encoders() -> usize {
-    let threads = available_parallelism().map_or(1, usize::from);
-    threads.min(MAX_ENCODERS)
 }
 
 fn join<T>(thread: JoinHandle<T>) -> T {

@@ -224,7 +224,8 @@ impl<'a> OutputBlocks<'a> {
         } else {
             self.folder.check()?;
             let (path, named) = (self.folder.blocks(), self.folder.named(self.work.job));
-            UnfinishedEmbeddings::create(&path, &named, self.work.layout)?
+            let threads = self.work.config.threads;
+            UnfinishedEmbeddings::create(&path, &named, self.work.layout, threads)?
         };
         Ok(self.file.insert(file))
     }

@@ -113,7 +113,9 @@ impl RunFolder {
     ) -> Result<Option<(UnfinishedEmbeddings, Vec<OutputBlock>)>, StoreError> {
         let path = self.blocks();
         let named = self.named(work.job);
-        let Some((file, found)) = UnfinishedEmbeddings::open(&path, &named, work.layout)? else {
+        let threads = work.config.threads;
+        let opened = UnfinishedEmbeddings::open(&path, &named, work.layout, threads)?;
+        let Some((file, found)) = opened else {
             return Ok(None);
         };
         let blocks = OutputBlock::all_of(&path, found, &work.provenance)?;

@@ -2,11 +2,12 @@
 
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, Fault, NamedPath, Program, ensure_distinct, file, variant};
+use plmkit_cli::{
+    Common, Fault, NamedPath, Program, default_threads, ensure_distinct, file, variant,
+};
 use plmkit_contract::is_sample_name;
 use plmkit_dataset::dataset_folder;
 use plmkit_sequence::{
@@ -183,7 +184,8 @@ pub struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
     min_residues: Option<u32>,
 
-    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: all CPUs]
+    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: the CPUs
+    /// that this process may use, at most `SLURM_CPUS_PER_TASK`]
     ///
     /// The number of threads does not change the shards.
     #[arg(long, value_name = "N", help_heading = "Resources")]
@@ -328,7 +330,6 @@ impl TryFrom<Args> for ShardConfig {
                 ));
             }
         };
-        let cpus = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);
         Ok(Self {
             inputs: args.inputs,
             folder: args.out,
@@ -350,7 +351,7 @@ impl TryFrom<Args> for ShardConfig {
             },
             known: args.known,
             any_alphabet: args.alphabet != Alphabet::Auto,
-            threads: args.threads.map_or_else(cpus, NonZero::from),
+            threads: args.threads.map_or_else(default_threads, NonZero::from),
             force: args.force,
             allow_empty: args.allow_empty,
         })

@@ -1,18 +1,17 @@
 //! The command line.
 
-use std::env;
 use std::fs::{self, File};
 use std::io::Read;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, ensure_distinct,
-    ensure_no_stream, ensure_same_kind, file, files_of, interval, lists_of, variant,
+    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, available_threads,
+    default_threads, ensure_distinct, ensure_no_stream, ensure_same_kind, file, files_of, interval,
+    lists_of, variant,
 };
 use plmkit_contract::{
     ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,
@@ -416,23 +415,19 @@ fn model_files(model: &Path) -> Vec<PathBuf> {
     }
 }
 
-/// Returns the threads that were `asked` for, or the CPUs that this process may use by its affinity and control group, limited to
-/// those that SLURM gave to the task: a task without a control group sees all CPUs of its node.
+/// Returns the threads that were `asked` for, or the [default](default_threads). Warns of more than there are CPUs.
 pub fn threads(asked: Option<u16>) -> NonZeroUsize {
-    let available = available_parallelism().unwrap_or(NonZeroUsize::MIN);
-    if let Some(asked) = asked.and_then(|count| NonZeroUsize::new(count.into())) {
-        if asked > available {
-            let cpus = plural(available.get() as u64, "CPU");
-            tracing::warn!(
-                "--threads {asked}: this process may use {cpus}, and more threads are slower"
-            );
-        }
-        return asked;
+    let Some(asked) = asked.and_then(|count| NonZeroUsize::new(count.into())) else {
+        return default_threads();
+    };
+    let available = available_threads();
+    if asked > available {
+        let cpus = plural(available.get() as u64, "CPU");
+        tracing::warn!(
+            "--threads {asked}: this process may use {cpus}, and more threads are slower"
+        );
     }
-    let of_task = env::var("SLURM_CPUS_PER_TASK").ok();
-    of_task
-        .and_then(|cpus| cpus.parse().ok())
-        .map_or(available, |cpus: NonZeroUsize| cpus.min(available))
+    asked
 }
 
 #[cfg(test)]

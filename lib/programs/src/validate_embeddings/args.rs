@@ -118,7 +118,7 @@ pub struct Args {
     #[command(flatten)]
     pub(crate) sampling: Sampling,
 
-    /// Threads; all cores by default
+    /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
 
@@ -199,7 +199,7 @@ pub(crate) struct RecomputeArgs {
     #[command(flatten)]
     pub(crate) sampling: Sampling,
 
-    /// Threads; all cores by default
+    /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZero<usize>>,
 }

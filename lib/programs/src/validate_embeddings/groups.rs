@@ -4,12 +4,11 @@
 //! the rows of its own shard in memory. What does not fit together in this way is read in the end as one group.
 
 use std::collections::{HashMap, HashSet};
-use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use plmkit_check::{Criteria, EmbeddedFile, Findings, ShardFile, Validator};
-use plmkit_cli::{Fault, Stop};
+use plmkit_cli::{Fault, Stop, default_threads};
 use plmkit_contract::{Labels, RowDigest, ShardRow};
 use plmkit_store::{EmbeddingsReader, Shard, StoreError, read_shard};
 use rayon::prelude::*;
@@ -110,7 +109,7 @@ impl Reading<'_> {
         items: &[I],
         work: impl Fn(&I) -> Result<Findings, Fault> + Sync,
     ) -> Result<Findings, Fault> {
-        let threads = self.args.threads.map_or(0, NonZero::get);
+        let threads = self.args.threads.unwrap_or_else(default_threads).get();
         let pool = ThreadPoolBuilder::new().num_threads(threads).build();
         let mut all = Findings::default();
         let at_once = pool.as_ref().map_or(1, ThreadPool::current_num_threads) * 4;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use plmkit_check::{EmbeddedFile, Recomputed};
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, Stop, default_threads};
 use plmkit_contract::{
     AMINO_ACIDS, Column, Layers, Outputs, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
     StoreDtype, WINDOWS, path_text,
@@ -24,7 +24,6 @@ use tempfile::TempDir;
 use tracing::dispatcher::{self, get_default};
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::gpu_embed::threads as available;
 use crate::pack_batches::pack_shard;
 
 use super::progress::{Progress, Report};
@@ -86,7 +85,7 @@ impl Recomputation<'_> {
             windows: named(option(WINDOWS)).unwrap_or(Windows::Stitch),
             store_dtype: StoreDtype::F32,
             checkpoint_interval: Duration::MAX,
-            threads: self.threads.unwrap_or_else(|| available(None)),
+            threads: self.threads.unwrap_or_else(default_threads),
             prefetch: 1,
             digests: None,
             injection: Injection::default(),

@@ -9,6 +9,7 @@ use super::*;
 use crate::{EmbeddingsReader, EmbeddingsWriter};
 
 const DIM: usize = 4;
+const THREADS: NonZero<usize> = NonZero::new(3).unwrap();
 
 fn layout() -> EmbeddingLayout {
     let columns = ["mean_6", "residues_6", "logits", "contacts"];
@@ -75,7 +76,7 @@ fn provenance() -> Provenance {
 }
 
 fn opened(path: &Path) -> UnfinishedEmbeddings {
-    let opened = UnfinishedEmbeddings::open(path, path, &layout()).expect("whole");
+    let opened = UnfinishedEmbeddings::open(path, path, &layout(), THREADS).expect("whole");
     let (file, found) = opened.expect("something on record");
     assert_eq!(found.options, provenance().options);
     file
@@ -102,7 +103,7 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("part.parquet");
     let [first, second, third] = groups();
-    let begin = || UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    let begin = || UnfinishedEmbeddings::create(&path, &path, &layout(), THREADS).expect("create");
     let mut whole = begin();
     for rows in [&first, &second, &third] {
         push(&mut whole, rows);
@@ -112,7 +113,7 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
     let mut file = begin();
     push(&mut file, &first);
     assert!(
-        UnfinishedEmbeddings::open(&path, &path, &layout())
+        UnfinishedEmbeddings::open(&path, &path, &layout(), THREADS)
             .expect("read")
             .is_none()
     );
@@ -138,7 +139,7 @@ fn an_interrupted_file_becomes_the_same_as_an_uninterrupted_one() {
 fn all_rows_come_back() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("part.parquet");
-    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout(), THREADS).expect("create");
     for rows in groups() {
         push(&mut file, &rows);
     }
@@ -172,10 +173,27 @@ fn all_rows_come_back() {
 }
 
 #[test]
+fn no_more_row_groups_are_encoded_at_once_than_the_run_has_threads() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let path = folder.path().join("part.parquet");
+    for (threads, expected) in [(1, 1), (2, 2), (64, MAX_ENCODERS)] {
+        let threads = NonZero::new(threads).expect("not 0");
+        let file = UnfinishedEmbeddings::create(&path, &path, &layout(), threads);
+        let mut file = file.expect("create");
+        assert_eq!(file.threads, expected);
+        for rows in groups() {
+            file.submit(rows).expect("a thread");
+            assert!(file.encoders.len() <= expected);
+        }
+        file.wait_for_all().expect("written");
+    }
+}
+
+#[test]
 fn damage_is_located() {
     let folder = tempfile::tempdir().expect("temp folder");
     let path = folder.path().join("part.parquet");
-    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout()).expect("create");
+    let mut file = UnfinishedEmbeddings::create(&path, &path, &layout(), THREADS).expect("create");
     for ordinal in 0..3 {
         push(&mut file, &[rows(10 * ordinal, &[2, 3])]);
     }
@@ -186,7 +204,7 @@ fn damage_is_located() {
         let mut damaged = whole.clone();
         damaged[place] ^= 1 << (place % 8);
         fs::write(&footer, damaged).expect("write");
-        let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
+        let opened = UnfinishedEmbeddings::open(&path, &path, &layout(), THREADS);
         assert!(!matches!(opened, Ok(Some(_))), "the footer, byte {place}");
     }
     fs::write(&footer, whole).expect("write");
@@ -196,7 +214,7 @@ fn damage_is_located() {
         let mut damaged = whole.clone();
         damaged[place] ^= 1 << (place % 8);
         fs::write(&path, damaged).expect("write");
-        let opened = UnfinishedEmbeddings::open(&path, &path, &layout());
+        let opened = UnfinishedEmbeddings::open(&path, &path, &layout(), THREADS);
         let (file, _) = opened.expect("whole").expect("a footer");
         let intact = file.verify(&Stop::default()).expect("read");
         let hit = ends.partition_point(|&end| end <= place as u64);
