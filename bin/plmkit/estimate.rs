@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::{Manifest, plural};
-use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
+use plmkit_esm2::{CPU_DTYPES, ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
 use plmkit_hub::{Settings, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
@@ -93,17 +93,17 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         return Err(check::report(errors));
     };
     let embed = &options.gpu_embed;
-    let how = |device, dtype| ComputeOptions {
-        device,
-        dtype,
+    let how = ComputeOptions {
+        device: embed.device,
+        dtype: embed.dtype,
         ..ComputeOptions::default()
     };
     let may_be_cpu = matches!(embed.device, Device::Auto | Device::Cpu);
     if may_be_cpu {
-        how(embed.device, embed.dtype).is_cpu()?;
+        how.is_cpu()?;
     } else {
         // It may be that of another node.
-        how(embed.device, embed.dtype).check_kind()?;
+        how.check_kind()?;
     }
     let mut asked = asked(embed, Vec::new(), stop);
     asked.report = report;
@@ -127,9 +127,8 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
         let sum = |of: fn(&Lengths) -> u64| asked.uncut.iter().flatten().map(of).sum::<u64>();
         // The sequence of an average token.
         let length = sum(|shard| shard.pairs) / sum(|shard| shard.tokens).max(1);
-        let types = [Dtype::F32, Dtype::Bf16, Dtype::Int8].into_iter();
-        let types = types.filter(|dtype| embed.dtype.is_none_or(|asked| asked == *dtype));
-        for dtype in types.filter(|dtype| how(Device::Cpu, Some(*dtype)).check().is_ok()) {
+        let is_asked = |dtype: &Dtype| embed.dtype.is_none_or(|asked| asked == *dtype);
+        for dtype in CPU_DTYPES.into_iter().filter(is_asked) {
             let kernels = Isa::best().for_weights(dtype);
             let name = format!(
                 "this CPU in {dtype} ({kernels}, {})",

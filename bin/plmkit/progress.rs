@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plmkit_cli::ProgressDisplay;
+use plmkit_contract::Dtype;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_programs::validate_embeddings::{Progress, spot_check_tokens};
 
@@ -46,7 +47,7 @@ impl RunBar {
         let mode = run.options.gpu_embed.progress;
         let mut display = ProgressDisplay::of_stages(mode, quiet, &stages).resumed_at(done);
         let info = session.engine().info();
-        if info.device_kind() == "cpu" && info.dtype.to_string() == "f32" {
+        if info.device_kind() == "cpu" && info.dtype == Dtype::F32 {
             display = display.like_first(CHECKING);
         }
         Self(Mutex::new(display))

@@ -9,8 +9,8 @@ use criterion::{
     BenchmarkId, Criterion, SamplingMode, Throughput, criterion_group, criterion_main,
 };
 use plmkit_cpu::{
-    AttentionHead, Converted, Dtype, Epilogue, Isa, LayerNorm, Rows, RowsMut, Scratch, Weights,
-    attention,
+    AttentionHead, CPU_DTYPES, Converted, Dtype, Epilogue, Isa, LayerNorm, Rows, RowsMut, Scratch,
+    Weights, attention,
 };
 
 /// Rows that the encoder takes through a dense layer together.
@@ -47,7 +47,7 @@ fn linear(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("linear");
     // The slowest take too long for samples of growing size.
     group.sampling_mode(SamplingMode::Flat);
-    for (isa, dtype) in multiplications(&[Dtype::F32, Dtype::Bf16, Dtype::Int8]) {
+    for (isa, dtype) in multiplications(&CPU_DTYPES) {
         for (model, hidden, inner) in MODELS {
             let up = match model {
                 "C300M" => ("up", hidden, 2 * inner, Epilogue::SwiGlu),

@@ -62,7 +62,7 @@ pub use encoder::{Encoder, Layer};
 pub use heads::{ContactHead, LanguageModelHead};
 pub use isa::Isa;
 pub use layer_norm::LayerNorm;
-pub use linear::{Converted, Epilogue, Panel, Weights, product_error, widen};
+pub use linear::{CPU_DTYPES, Converted, Epilogue, Panel, Weights, product_error, widen};
 pub use plmkit_contract::Dtype;
 pub use rope::Rotations;
 pub use rows::{Rows, RowsMut};

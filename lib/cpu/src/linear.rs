@@ -20,6 +20,9 @@ use product::products;
 pub use pack::{Panel, widen};
 pub(crate) use product::ROWS_OF_TILES;
 
+/// The types in which a CPU multiplies weights.
+pub const CPU_DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::Bf16, Dtype::Int8];
+
 /// Vectors of columns in a tile.
 const VECTORS: usize = 2;
 
@@ -96,7 +99,7 @@ impl Weights {
     /// Returns zero weights, `(bias.len(), inputs)`, until the [panels](Self::panels) are packed.
     ///
     /// # Panics
-    /// If this CPU does not have `isa`, or for f16 and fp8.
+    /// If this CPU does not have `isa`, or for a type that is not in [`CPU_DTYPES`].
     pub fn zeros(isa: Isa, dtype: Dtype, inputs: usize, bias: &[f32]) -> Result<Self, OutOfMemory> {
         assert!(isa.is_available(), "{isa} is not available");
         let outputs = bias.len();

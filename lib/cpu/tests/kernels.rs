@@ -1,8 +1,8 @@
 //! Compares each kernel of each instruction set of this CPU with the same computation in f64.
 
 use plmkit_cpu::{
-    AttentionHead, Converted, Dtype, Epilogue, Isa, LayerNorm, Rotations, Rows, RowsMut, Scratch,
-    Weights, attention, widen,
+    AttentionHead, CPU_DTYPES, Converted, Dtype, Epilogue, Isa, LayerNorm, Rotations, Rows,
+    RowsMut, Scratch, Weights, attention, widen,
 };
 
 /// Pseudo-random numbers between -1 and 1, the same in every run.
@@ -155,7 +155,7 @@ fn gated(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32]) -> Weights {
 #[test]
 fn gates_multiply_their_inputs() {
     for isa in Isa::available() {
-        for dtype in [Dtype::F32, Dtype::Bf16, Dtype::Int8] {
+        for dtype in CPU_DTYPES {
             for (rows, inputs, width) in [(1, 1, 16), (31, 40, 48), (80, 320, 256)] {
                 let x = numbers(21, rows * inputs);
                 let weight = numbers(22, 2 * width * inputs);
@@ -775,7 +775,7 @@ fn weights_of_any_stored_type_are_packed_alike() {
                 .collect::<Vec<f32>>(),
         ];
         for isa in Isa::available() {
-            for dtype in [Dtype::F32, Dtype::Bf16, Dtype::Int8] {
+            for dtype in CPU_DTYPES {
                 for (i, stored) in [Dtype::F16, Dtype::Bf16].into_iter().enumerate() {
                     let rows: Vec<(Dtype, &[u8])> = bytes[i]
                         .chunks_exact(inputs * stored.bytes())

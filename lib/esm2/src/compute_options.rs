@@ -4,7 +4,7 @@ use std::path::Path;
 use std::str::FromStr;
 
 use plmkit_contract::{Dtype, Exit, Fault};
-use plmkit_cpu::Isa;
+use plmkit_cpu::{CPU_DTYPES, Isa};
 
 use crate::config::ModelConfig;
 use crate::cuda;
@@ -83,12 +83,12 @@ impl ComputeOptions {
         cpu_isa: Option<Isa>,
         capability: Option<(i32, i32)>,
     ) -> Result<Dtype, EsmError> {
-        use Dtype::{Bf16, F16, F32, Fp8, Int8};
+        use Dtype::{Bf16, F16, F32, Fp8};
         let known: &[Dtype] = match (cpu_isa, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
             (_, Some(capability)) if capability < (8, 9) => &[F32, F16, Bf16],
             (_, Some(_)) | (None, None) => &[F32, F16, Bf16, Fp8],
-            (Some(_), None) => &[F32, Bf16, Int8],
+            (Some(_), None) => &CPU_DTYPES,
         };
         let exact_and_fast = capability.map_or(F32, |_| F16);
         let dtype = self.dtype.unwrap_or(exact_and_fast);

@@ -46,7 +46,7 @@ pub use heads::Head;
 pub use model::{Esm2, describe};
 pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};
 pub use plmkit_contract::Dtype;
-pub use plmkit_cpu::Isa;
+pub use plmkit_cpu::{CPU_DTYPES, Isa};
 pub use pool::set_threads;
 pub use timing::{DeviceTimes, KernelKind, KernelTimes};
 pub use varlen::Varlen;
