@@ -67,7 +67,6 @@ fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> Estima
     // A model of the Hub that is not a published one is known if it was fetched.
     let is_known = monitor_log::shape(&options.model).is_ok();
     let found = (!is_known).then(|| resolve(&options.model, &Settings::from_env(), None, stop));
-    let dtype = options.dtype.filter(|dtype| !dtype.is_quantised());
     EstimateArgs {
         shards,
         uncut: Vec::new(),
@@ -77,7 +76,7 @@ fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> Estima
             .unwrap_or_else(|| options.model.clone()),
         report: None,
         gpus: NonZeroU32::MIN,
-        dtype: dtype.unwrap_or(Dtype::F16).to_string(),
+        dtype: options.dtype.unwrap_or(Dtype::F16),
         measured: Vec::new(),
         outputs: options.outputs.clone(),
         store_dtype: options.store_dtype,
@@ -142,7 +141,7 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
     let mut names: Vec<&str> = gpus.iter().map(|gpu| &*gpu.name).collect();
     names.dedup();
     asked.gpus = NonZeroU32::new(gpus.len() as u32).unwrap_or(asked.gpus);
-    rates.extend(shares_of_peaks(&asked.dtype, &names));
+    rates.extend(shares_of_peaks(asked.dtype, &names));
     // For none that is known, those of the usual GPUs.
     asked.rates = Some(rates).filter(|rates| !rates.is_empty());
     monitor_log::estimate(asked)

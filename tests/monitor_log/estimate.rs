@@ -187,6 +187,23 @@ time   of 1 of 1 shards at 40 % of the peak in f16: 0.0 s on B200 (0.0 s on 2), 
     let devices = |dtype: &str| printed(&format!("--dtype {dtype}"));
     assert!(devices("f16").contains(" on T4"));
     assert!(!devices("bf16").contains(" on T4"), "it has no bf16");
+    for (dtype, expected) in [
+        (
+            "fp8",
+            "memory 621 MiB of tensors on a GPU with batches of 65536 tokens, by a formula, not measured
+time   of 1 of 1 shards: unknown, as no GPU was measured in fp8; monitor-log estimate --measured takes the rate of runs
+",
+        ),
+        (
+            "int8",
+            "memory 7 MiB of weights on a CPU, by a formula, not measured
+time   of 1 of 1 shards: unknown, as int8 is computed on CPUs, which only plmkit estimate measures
+",
+        ),
+    ] {
+        let found = devices(dtype);
+        assert!(found.ends_with(expected), "{found}");
+    }
 }
 
 /// Run events of a shard, which took 10 s.

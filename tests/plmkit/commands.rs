@@ -99,6 +99,14 @@ fn an_estimate_has_the_lengths_of_the_shards_and_writes_nothing() {
                 .starts_with("this CPU in f32 (")
         );
     }
+    let int8 = plmkit(folder, "estimate a.fasta --threads 2 --dtype int8").output();
+    let int8 = String::from_utf8(int8.expect("plmkit").stdout).expect("UTF-8");
+    for expected in [
+        " MiB of weights on a CPU, by a formula, not measured\n",
+        " on this CPU in int8 (",
+    ] {
+        assert!(int8.contains(expected), "{int8}");
+    }
 }
 
 #[test]

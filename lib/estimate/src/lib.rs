@@ -9,7 +9,7 @@ mod measured;
 use std::fmt;
 use std::num::NonZeroU32;
 
-use plmkit_contract::{Column, ModelShape, StoreDtype};
+use plmkit_contract::{Column, Dtype, ModelShape, StoreDtype};
 use plmkit_page::duration;
 use plmkit_telemetry::devices::peak_flops_per_s;
 use serde::Serialize;
@@ -35,13 +35,13 @@ pub struct Plan {
     pub store_dtype: StoreDtype,
     /// Files that the run leaves.
     pub files: u64,
-    /// The most MiB of device memory that tensors hold with batches of 65,536 tokens.
+    /// The most MiB that tensors hold: see [`tensor_memory`].
     pub tensor_memory_mib: u64,
-    /// The source of that, in words.
-    pub tensor_memory: &'static str,
+    /// Which tensors these are and the source of the figure, in words.
+    pub tensor_memory: String,
     /// How many devices compute, each a shard at a time.
     pub gpus: NonZeroU32,
-    /// The source of the rates, in words.
+    /// The source of the rates, or why there are none, in words.
     pub rate: String,
 }
 
@@ -89,9 +89,8 @@ pub type Rates = Vec<(String, f64)>;
 /// Published figures of ESM-2 and models like it on A100 and H100, in 16-bit types and without padding, are 43 to 45 %.
 pub const PEAK_SHARE: f64 = 0.4;
 
-/// Returns those of the named GPUs whose peaks are known, and a share of their peaks in a type of the computation: `f32`, `f16` or
-/// `bf16`.
-pub fn shares_of_peaks(dtype: &str, names: &[&str]) -> Rates {
+/// Returns those of the named GPUs whose peaks in a type of the computation are known, and a share of these peaks.
+pub fn shares_of_peaks(dtype: Dtype, names: &[&str]) -> Rates {
     let peak = |name: &&str| {
         Some((
             (*name).to_owned(),
@@ -101,19 +100,33 @@ pub fn shares_of_peaks(dtype: &str, names: &[&str]) -> Rates {
     names.iter().filter_map(peak).collect()
 }
 
-/// Returns the most MiB of device memory that tensors hold with batches of 65,536 tokens, and the source of the figure: 650M was
-/// measured in 16-bit types. The formula has the matrices, and for each token the vectors between those of one layer: 7 of the
-/// model's width and those in the feed-forward network. For 650M it is 2 % too low.
-pub fn tensor_memory(shape: &ModelShape, dtype: &str) -> (u64, &'static str) {
+/// Returns the most MiB that tensors hold, and in words, which these are and the source of the figure. On a GPU, with batches of 65,536
+/// tokens, 650M was measured in 16-bit types. The formula has the matrices, and for each token the vectors between those of one layer:
+/// 7 of the model's width and those in the feed-forward network. For 650M it is 2 % too low. In fp8, weights have a copy in f16, and
+/// vectors are in 16 bits. int8 is of CPUs, and the figure that of its weights: there, batches are small.
+pub fn tensor_memory(shape: &ModelShape, dtype: Dtype) -> (u64, String) {
+    let on_a_gpu = |source: &str| {
+        format!("of tensors on a GPU with batches of {BATCH_TOKENS} tokens, {source}")
+    };
     let measured = ModelShape::published("facebook/esm2_t33_650M_UR50D");
-    if measured == Some(*shape) && dtype != "f32" {
-        return (3713, "measured on an H100 and an H200");
+    if measured == Some(*shape) && matches!(dtype, Dtype::F16 | Dtype::Bf16) {
+        return (3713, on_a_gpu("measured on an H100 and an H200"));
     }
+    let formula = "by a formula, not measured";
     let inner = (2 + u64::from(shape.gated)) * u64::from(shape.intermediate);
     let vectors = BATCH_TOKENS * (7 * u64::from(shape.hidden) + inner);
-    let values = shape.flops_per_token() / 2 + vectors;
-    let bytes = values * if dtype == "f32" { 4 } else { 2 };
-    (bytes >> 20, "by a formula, not measured")
+    let weights = shape.flops_per_token() / 2;
+    let bytes = match dtype {
+        Dtype::F32 => 4 * (weights + vectors),
+        Dtype::F16 | Dtype::Bf16 => 2 * (weights + vectors),
+        Dtype::Fp8 => 3 * weights + 2 * vectors,
+        Dtype::Int8 => {
+            // A scale and a sum for each group of 128 weights.
+            let bytes = weights + weights / 128 * 8;
+            return (bytes >> 20, format!("of weights on a CPU, {formula}"));
+        }
+    };
+    (bytes >> 20, on_a_gpu(formula))
 }
 
 impl Estimate {
@@ -166,7 +179,7 @@ impl fmt::Display for Estimate {
         let (plan, of) = (&self.plan, &self.lengths);
         let (layers, hidden, dtype) = (plan.shape.layers, plan.shape.hidden, plan.store_dtype);
         let (model, files, rate) = (&plan.model, plan.files, &plan.rate);
-        let (mib, source) = (plan.tensor_memory_mib, plan.tensor_memory);
+        let (mib, source) = (plan.tensor_memory_mib, &plan.tensor_memory);
         let (proteins, sequences, tokens) = (of.proteins, of.sequences, of.tokens);
         let (bytes, left, shards) = (self.embedding_bytes, self.shards_left, self.shards);
         let columns: Vec<String> = plan.columns.iter().map(Column::to_string).collect();
@@ -182,6 +195,11 @@ impl fmt::Display for Estimate {
             }
         });
         let times = times.collect::<Vec<_>>().join(", ");
+        let time = if times.is_empty() {
+            format!(": {rate}")
+        } else {
+            format!(" at {rate}: {times}")
+        };
         write!(
             f,
             "{model}: {layers} layers of {hidden}, {columns} in {dtype}
@@ -189,8 +207,8 @@ work   {proteins} proteins, {sequences} sequences, {tokens} tokens
        {flops:.2e} FLOP, {attention:.1} % of them attention
 files  {files}
 bytes  {bytes} of embeddings, before compression
-memory {mib} MiB of tensors on a GPU with batches of {BATCH_TOKENS} tokens, {source}
-time   of {left} of {shards} shards at {rate}: {times}
+memory {mib} MiB {source}
+time   of {left} of {shards} shards{time}
 "
         )
     }

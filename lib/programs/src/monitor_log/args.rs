@@ -9,9 +9,10 @@ use std::time::Duration;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand};
 use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
-use plmkit_contract::StoreDtype;
+use plmkit_contract::{Dtype, StoreDtype};
 use plmkit_estimate::{Lengths, Rates};
 use plmkit_logs::Tier;
+use strum::VariantNames;
 
 /// Records, shows and exports GPUs and runs, reports on runs, and estimates them
 #[derive(Debug, Parser)]
@@ -63,7 +64,7 @@ pub(crate) enum Command {
     /// Tokens and operations are exact: they follow from the lengths of all sequences. Time is operations over one rate: that of
     /// measured runs (--measured), or 40 % of the peaks of common GPUs, which 650M reaches on an H200; small models reach less. Loading the model is left out.
     /// Bytes are those of the values and keys before compression. Memory is what tensors hold at most on a GPU with batches of 65,536
-    /// tokens: measured for 650M in f16 and bf16, otherwise by a formula.
+    /// tokens: measured for 650M in f16 and bf16, otherwise by a formula; in int8, it is that of the weights on a CPU.
     Estimate(EstimateArgs),
 }
 
@@ -98,8 +99,10 @@ pub struct EstimateArgs {
     pub gpus: NonZeroU32,
 
     /// Precision of the computation, which decides the peak of a GPU; f16 is what gpu-embed takes on a GPU
-    #[arg(long, value_name = "TYPE", value_parser = ["f32", "f16", "bf16"], default_value = "f16", help_heading = "Devices")]
-    pub dtype: String,
+    ///
+    /// In fp8, no GPU was measured, and int8 is computed on CPUs: for these, the time is unknown without --measured.
+    #[arg(long, value_name = "TYPE", value_parser = dtype(), default_value = "f16", help_heading = "Devices")]
+    pub dtype: Dtype,
 
     /// Take the rate of measured runs of the same model, from their run events
     ///
@@ -263,6 +266,10 @@ pub struct ReportArgs {
     /// halved because memory ran out, sequences that could not be embedded.
     #[arg(long, value_parser = failing_tier(), value_name = "TIER", help_heading = "Verdict")]
     pub fail_on: Option<Tier>,
+}
+
+fn dtype() -> impl TypedValueParser<Value = Dtype> {
+    PossibleValuesParser::new(Dtype::VARIANTS.iter().copied()).try_map(|name| name.parse())
 }
 
 /// Returns the parser of a verdict that fails.

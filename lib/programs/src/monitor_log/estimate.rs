@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, print};
-use plmkit_contract::{Manifest, ModelShape, Outputs, Scores, path_text};
+use plmkit_contract::{Dtype, Manifest, ModelShape, Outputs, Scores, path_text};
 use plmkit_esm2::read_config;
 use plmkit_estimate::{
     Estimate, Lengths, Measured, PEAK_SHARE, Plan, shares_of_peaks, tensor_memory,
@@ -82,8 +82,12 @@ pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
         let rate = format!("measured rates, or {percent} % of a GPU's peak");
         (rate, rates)
     } else if logs.is_empty() {
-        let rates = shares_of_peaks(&args.dtype, DEFAULT_DEVICES);
-        (format!("{percent} % of the peak in {}", args.dtype), rates)
+        let rate = match args.dtype {
+            Dtype::Int8 => "unknown, as int8 is computed on CPUs, which only plmkit estimate measures".to_owned(),
+            Dtype::Fp8 => "unknown, as no GPU was measured in fp8; monitor-log estimate --measured takes the rate of runs".to_owned(),
+            dtype => format!("{percent} % of the peak in {dtype}"),
+        };
+        (rate, shares_of_peaks(args.dtype, DEFAULT_DEVICES))
     } else {
         let rate = measured.flops / measured.device_s;
         let tera = rate / 1e12;
@@ -91,7 +95,7 @@ pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
         let device = (devices.join(", "), rate);
         (format!("the measured {tera:.3} TFLOP/s"), vec![device])
     };
-    let (tensor_memory_mib, tensor_memory) = tensor_memory(&shape, &args.dtype);
+    let (tensor_memory_mib, tensor_memory) = tensor_memory(&shape, args.dtype);
     let plan = Plan {
         model: path_text(&args.model),
         shape,

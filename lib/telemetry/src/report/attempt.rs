@@ -171,7 +171,7 @@ impl Attempt {
         let peak = if let Some(tera) = peak_tflops {
             tera * 1e12 * self.gpu_count()?.max(1) as f64
         } else {
-            let dtype = self.setup.dtype.as_deref()?;
+            let dtype = self.setup.dtype.as_deref()?.parse().ok()?;
             let gpus = Some(self.gpus()).filter(|gpus| !gpus.is_empty())?;
             let peaks = gpus
                 .into_iter()
