@@ -3,7 +3,7 @@
 use std::env;
 
 use plmkit_cli::{Exit, Fault, LogFormat, ProgressDisplay, Stop};
-use plmkit_contract::path_text;
+use plmkit_contract::{Quoted, Reject, path_text, plural};
 use plmkit_esm2::{Device, WorkerGpu};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
 use plmkit_store::StoreError;
@@ -96,6 +96,19 @@ pub(crate) fn answer_aside(
     });
     StoreError::check(stop)?;
     ended
+}
+
+/// Warns of records of a file that could not be computed, and are `without` something. Returns how the command ends.
+pub(crate) fn warn_of_rejects(file: &str, rejected: &[Reject], without: &str) -> Exit {
+    if rejected.is_empty() {
+        return Exit::Done;
+    }
+    let count = plural(rejected.len() as u64, "record");
+    let why = |one: &Reject| format!("{} ({})", Quoted(&one.id), one.reason);
+    let named: Vec<String> = rejected.iter().take(5).map(why).collect();
+    let named = named.join(", ");
+    tracing::warn!("{file}: {count} {without}, such as {named}");
+    Exit::Negative
 }
 
 impl<'a> Computer<'a> {

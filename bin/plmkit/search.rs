@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Common, Exit, Fault, NamedPath, Stop, file, parse, print, variant};
 use plmkit_contract::{
-    MANIFEST_FILE, Manifest, Quoted, REJECTS_FILE, Reject, WINDOWS, is_stream, path_text, plural,
+    MANIFEST_FILE, Manifest, Quoted, REJECTS_FILE, WINDOWS, is_stream, path_text, plural,
 };
 use plmkit_dataset::{Dataset, dataset_folder};
 use plmkit_hub::{ModelId, Settings, resolve};
@@ -18,7 +18,7 @@ use plmkit_store::{
 };
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::computer::{answer_aside, temporary_folder};
+use crate::computer::{answer_aside, temporary_folder, warn_of_rejects};
 use crate::model;
 use crate::options::of_records;
 use crate::params::Params;
@@ -273,14 +273,7 @@ impl SearchArgs {
         if at("rejects.csv").exists() {
             rejected.extend(read_rejects(&at("rejects.csv"))?.lines);
         }
-        if rejected.is_empty() {
-            return Ok(Exit::Done);
-        }
-        let count = plural(rejected.len() as u64, "record");
-        rejected.truncate(5);
-        let why = |one: &Reject| format!("{} ({})", Quoted(&one.id), one.reason);
-        let named = rejected.iter().map(why).collect::<Vec<_>>().join(", ");
-        tracing::warn!("{queries}: {count} without a vector, and so without hits, such as {named}");
-        Ok(Exit::Negative)
+        let what = "without a vector, and so without hits";
+        Ok(warn_of_rejects(&queries, &rejected, what))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{DESCRIPTION, Reason, ShardSummary, path_text};
-use plmkit_programs::gpu_embed::{Request, ShardFiles};
+use plmkit_programs::gpu_embed::{Request, ShardFiles, log_rejected};
 use plmkit_programs::monitor_log::{self, ReportArgs};
 use plmkit_programs::validate_embeddings::{self, SpotModel};
 use plmkit_programs::{fasta_shard, pack_batches};
@@ -129,7 +129,9 @@ impl SampleFolder<'_> {
             log_remedy(&self.sample.name);
         }
         // Sequences that could not be embedded are listed, and the validation accounts for them.
-        ended?;
+        if ended? == Exit::Negative {
+            log_rejected(&out, &list);
+        }
         remove_file(&batches)?;
         Ok(Exit::Done)
     }

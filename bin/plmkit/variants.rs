@@ -8,15 +8,16 @@ use plmkit_cli::{
     Common, Exit, Fault, ProgressMode, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
     parse,
 };
-use plmkit_contract::{AMINO_ACIDS, Quoted, SPECIAL_TOKENS, ShardRow, ShortIds};
+use plmkit_contract::{AMINO_ACIDS, Quoted, Reject, SPECIAL_TOKENS, ShardRow, ShortIds, path_text};
 use plmkit_dataset::{Dataset, Sites, Table};
+use plmkit_engine::rejects_beside;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request};
 use plmkit_programs::variants::{EARLIER, TableArgs};
-use plmkit_store::{StoreError, read_shard};
+use plmkit_store::{StoreError, read_rejects, read_shard};
 
 use crate::args::input;
-use crate::computer::{answer_aside, temporary_folder};
+use crate::computer::{answer_aside, temporary_folder, warn_of_rejects};
 use crate::model;
 use crate::options::of_records;
 
@@ -183,6 +184,7 @@ impl VariantsArgs {
         let cut = format!(
             "--out={shards}\n--shards=1\n--long-policy=window\n--alphabet=protein\n{fasta}"
         );
+        let rejects = rejects_beside(&out.join("embeddings.parquet"));
         let request = Request::Fasta {
             cut: words(&cut),
             pack: words("x\n--out=x"),
@@ -198,7 +200,15 @@ impl VariantsArgs {
             stop,
         )?;
         sites.read(&Dataset::open(folder, Err, stop)?, stop)?;
-        Ok(exit)
+        if exit == Exit::Done {
+            return Ok(exit);
+        }
+        let rejected = read_rejects(&rejects)?.lines;
+        for Reject { id, reason, .. } in &rejected {
+            sites.reject(id, *reason);
+        }
+        let fasta = path_text(&self.fasta);
+        Ok(warn_of_rejects(&fasta, &rejected, "without scores"))
     }
 }
 

@@ -267,9 +267,17 @@ fn what_is_refused_leaves_nothing() {
     assert_eq!(output.status.code(), Some(1), "a protein was not computed");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(
-        text.ends_with("b,M1A,,not embedded or not masked\n"),
+        text.ends_with("b,M1A,,not embedded: not_finite\n"),
         "{text}"
     );
+    // In a child as in this process, whose folder is gone when its messages are read.
+    poisoned.args(["--children", "1"]);
+    for output in [output, poisoned.output().expect("plmkit")] {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let named = "p.fasta: 2 records without scores, such as 'a' (not_finite), 'b' (not_finite)";
+        assert!(said.contains(named), "{said}");
+        assert!(!said.contains("could not be embedded"), "{said}");
+    }
 }
 
 #[test]

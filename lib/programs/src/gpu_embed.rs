@@ -11,4 +11,4 @@ mod testing;
 pub use args::{Args, threads};
 pub use child::{Child, Request, ShardFiles, prepare};
 pub use run::run;
-pub use session::Session;
+pub use session::{Session, log_rejected};

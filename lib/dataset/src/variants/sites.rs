@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, Stop};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, Reason, Stop};
 use plmkit_store::StoreError;
 
 use super::Table;
@@ -28,6 +28,8 @@ struct Protein {
     length: u32,
     /// The number of its sample, and its ordinal there.
     key: Option<(usize, u64)>,
+    /// Why it was not embedded, if that is known.
+    rejected: Option<Reason>,
 }
 
 /// A position of a protein.
@@ -75,6 +77,13 @@ impl Sites {
         let seen = sites.into_iter().flatten();
         let seen = seen.filter(|(_, site)| site.is_scored && site.residue.is_some());
         seen.map(|(position, _)| *position).collect()
+    }
+
+    /// Notes why a protein, or a window of it, was not embedded.
+    pub fn reject(&mut self, id: &str, reason: Reason) {
+        if let Some(protein) = self.proteins.get_mut(id) {
+            protein.rejected = Some(reason);
+        }
     }
 
     /// Reads what was asked for: residues from the shards, log-probabilities from the embeddings.
@@ -184,7 +193,12 @@ impl Sites {
         let named = self.representatives.get(id).map_or(id, String::as_str);
         let protein = self.proteins.get(named).filter(|found| found.length > 0);
         let unknown = || Unscored::Wrong(format!("no protein {}", Quoted(id)));
-        let Protein { sites, length, .. } = protein.ok_or_else(unknown)?;
+        let protein = protein.ok_or_else(unknown)?;
+        let Protein { sites, length, .. } = protein;
+        let lost = match protein.rejected {
+            Some(reason) => format!("not embedded: {reason}"),
+            None => "not embedded or not masked".to_owned(),
+        };
         let mut sum = Ok(0.0);
         for &(wild_type, position, mutant) in &variant.sites {
             let expected = char::from(wild_type);
@@ -204,7 +218,7 @@ impl Sites {
             let place = |letter| AMINO_ACIDS.iter().position(|&other| other == letter);
             let ratio = match (place(wild_type).zip(place(mutant)), site.log_probs) {
                 (None, _) => Err(NO_AMINO_ACID),
-                (_, None) => Err("not embedded or not masked"),
+                (_, None) => Err(&*lost),
                 (Some((own, mutant)), Some(of)) => Ok(f64::from(of[mutant]) - f64::from(of[own])),
             };
             let ratio = ratio.map_err(|why| Unscored::Other(why.to_owned()));

@@ -7,7 +7,7 @@ use plmkit_esm2::Device;
 
 use super::args::{Args, check_outputs};
 use super::child::serve;
-use super::session::Session;
+use super::session::{Session, log_rejected};
 
 /// Embeds batches, or measures how many tokens a batch may have.
 pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
@@ -16,7 +16,7 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         return Err(Fault::usage(what));
     }
     check_outputs(args)?;
-    args.job()?;
+    let job = args.job()?;
     let Some(mut session) = Session::open(args, stop)? else {
         return Ok(Exit::Done);
     };
@@ -27,7 +27,11 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         return print_probe(&session.probe(args, stop)?);
     }
     let mut show = display(args.progress, args.common.quiet);
-    session.embed(args, None, stop, &mut show)
+    let exit = session.embed(args, None, stop, &mut show)?;
+    if exit == Exit::Negative {
+        log_rejected(&job.out, &job.rejects());
+    }
+    Ok(exit)
 }
 
 /// Shows the progress of one output after the other.

@@ -9,6 +9,7 @@ use plmkit_engine::{EmbedSummary, Engine, Job, RunOutcome, RunProgress};
 use plmkit_esm2::EsmError;
 use plmkit_hub::HubError;
 use plmkit_logs::gpu_csv::GpuCsvWriter;
+use plmkit_store::read_rejects;
 use plmkit_telemetry::{Recorder, Sampler};
 
 use super::args::Args;
@@ -135,15 +136,11 @@ impl Session {
                 return Ok(Exit::Done);
             }
         };
-        if rejected == 0 {
-            return Ok(Exit::Done);
-        }
-        tracing::error!(
-            "{out}: {} could not be embedded: see {} for the reasons",
-            plural(rejected, "sequence"),
-            path_text(&job.rejects())
-        );
-        Ok(Exit::Negative)
+        Ok(if rejected == 0 {
+            Exit::Done
+        } else {
+            Exit::Negative
+        })
     }
 
     /// Starts a record of the machine. A run goes on without one.
@@ -157,6 +154,17 @@ impl Session {
             .inspect_err(|error| tracing::warn!("cannot start recording: {error}"))
             .ok()
     }
+}
+
+/// Tells that sequences of an output could not be embedded, and where the reasons are.
+pub fn log_rejected(out: &Path, rejects: &Path) {
+    let count = read_rejects(rejects).map_or(0, |list| list.lines.len());
+    tracing::error!(
+        "{}: {} could not be embedded: see {} for the reasons",
+        path_text(out),
+        plural(count as u64, "sequence"),
+        path_text(rejects)
+    );
 }
 
 /// Describes a completed run in one line.
