@@ -9,6 +9,7 @@ use plmkit_contract::{
 };
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_engine::Windows;
+use plmkit_esm2::ComputeOptions;
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
@@ -20,7 +21,7 @@ use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
 use crate::options::Options;
-use crate::params::{Existing, Params, embeddings, samples_with_embeddings};
+use crate::params::{Existing, Params, embeddings, provenance, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::run::Run;
 
@@ -58,8 +59,13 @@ impl Run {
         check_options(&options, &args, &samples, &mut errors);
         let mut unavailable = None;
         let opened = model::open(&options.model_args(args.stage), false, stop).or_else(|fault| {
-            let has_embeddings = || embeddings(&args.out).next().is_some();
-            if fault.exit() != Exit::Unavailable || args.stage.is_some() || !has_embeddings() {
+            let may_be_complete = match fault.exit() {
+                Exit::Unavailable => embeddings(&args.out).next().is_some(),
+                // Another device has computed in the type.
+                Exit::Usage => has_type(&args.out, options.gpu_embed.compute()),
+                _ => false,
+            };
+            if args.stage.is_some() || !may_be_complete {
                 return Err(fault);
             }
             // What is complete needs no device.
@@ -118,6 +124,15 @@ impl Run {
 /// The value, if there is one. An error is kept with the others.
 fn unless_wrong<T>(result: Result<T, Fault>, errors: &mut Vec<Fault>) -> Option<T> {
     result.map_err(|fault| errors.push(fault)).ok()
+}
+
+/// Whether a folder has embeddings in the type that is asked for, which some device of the kind computes.
+fn has_type(out: &Path, asked: ComputeOptions) -> bool {
+    let dtype = asked.dtype.map(|dtype| dtype.to_string());
+    let has = |path: PathBuf| {
+        provenance(&path).is_some_and(|found| found.text_option("dtype") == dtype.as_deref())
+    };
+    dtype.is_some() && asked.check_kind().is_ok() && embeddings(out).any(has)
 }
 
 /// Refuses a run with `--force` that would leave other samples of the folder with embeddings of the old settings.

@@ -18,6 +18,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde_json::Value;
 
@@ -50,6 +51,18 @@ fn copy_model(model: &str, to: &Path) {
     for name in ["config.json", "model.safetensors"] {
         fs::copy(test_data(model).join(name), to.join(name)).expect("copy");
     }
+}
+
+/// Copies embeddings that then say they are of another type, as those of a GPU.
+fn copy_as_f16(from: &Path, to: &Path) {
+    let mut reader = EmbeddingsReader::open(from).expect("open");
+    let (layout, made_by) = (reader.layout().clone(), reader.provenance().clone());
+    let mut writer = EmbeddingsWriter::create(to, &layout).expect("create");
+    while let Some(rows) = reader.next_batch().expect("read") {
+        writer.write(&rows).expect("write");
+    }
+    let made_by = made_by.with("dtype", "f16");
+    writer.finish(&made_by).expect("finish");
 }
 
 fn proteins(folder: &Path, name: &str, records: usize) {

@@ -8,7 +8,7 @@ use clap::CommandFactory;
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 
 use crate::common::{Tree, assert_fails, command, run, test_data, tree};
-use crate::proteins;
+use crate::{copy_as_f16, proteins};
 
 /// Options of the programs that plmkit gives them, that change the results, or that are no options of a run.
 const OTHERS: [(&str, &[&str]); 4] = [
@@ -201,4 +201,20 @@ fn a_device_and_a_type_are_those_that_the_machine_has() {
     )
     .expect("write");
     run(&mut plmkit(folder, " --device cpu"));
+    // What a GPU made in a type of its own is complete anywhere.
+    let path = folder.join("results/a/embeddings/shard-00000.parquet");
+    let halves = folder.join("halves");
+    copy_as_f16(&path, &halves);
+    fs::rename(halves, &path).expect("rename");
+    for option in ["", " --dtype f16"] {
+        run(&mut plmkit(folder, option));
+    }
+    let before = computed(folder);
+    let what = "--dtype f16: not computed on this CPU";
+    for again in [" --dtype f16 --force", " --dtype f16 --device cpu"] {
+        assert_fails(plmkit(folder, again), 2, what);
+        assert!(computed(folder) == before, "{again}");
+    }
+    fs::remove_file(path).expect("remove");
+    assert_fails(plmkit(folder, " --dtype f16"), 2, what);
 }

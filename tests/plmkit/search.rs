@@ -8,11 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{assert_failed, assert_fails, command, run, test_data};
-use crate::{copy_model, plmkit, proteins, with_model};
+use crate::{copy_as_f16, copy_model, plmkit, proteins, with_model};
 
 /// The command, with a folder of its own for temporary files.
 fn search(folder: &Path, line: &str) -> Command {
@@ -381,16 +380,7 @@ fn a_type_that_the_device_lacks_is_computed_in_f32() {
     run(&mut plmkit(folder, "t.fasta --out t"));
     let found = printed(folder, "q.fasta t --top 3");
     let path = folder.join("t/t/embeddings/shard-00000.parquet");
-    let mut reader = EmbeddingsReader::open(&path).expect("open");
-    let (layout, made_by) = (reader.layout().clone(), reader.provenance().clone());
-    let halves = folder.join("halves.parquet");
-    let mut writer = EmbeddingsWriter::create(&halves, &layout).expect("create");
-    while let Some(rows) = reader.next_batch().expect("read") {
-        writer.write(&rows).expect("write");
-    }
-    writer
-        .finish(&made_by.with("dtype", "f16"))
-        .expect("finish");
+    copy_as_f16(&path, &folder.join("halves.parquet"));
     let line = "q.fasta halves.parquet --top 3";
     let model = test_data("model-tiny");
     let output = search(folder, line)
