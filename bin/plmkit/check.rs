@@ -9,7 +9,7 @@ use plmkit_contract::{
 };
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_engine::Windows;
-use plmkit_esm2::ComputeOptions;
+use plmkit_esm2::{ComputeOptions, check_widths};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
@@ -90,6 +90,7 @@ impl Run {
             .unwrap_or_default();
         let existing = session.as_ref().and_then(|session| {
             unless_wrong(check_known(&options, session.as_ref()), &mut errors);
+            unless_wrong(check_type(&args, &options, session.as_ref()), &mut errors);
             let existing = Existing::look_at(
                 out,
                 &options,
@@ -260,6 +261,16 @@ fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mu
             errors.push(Fault::usage(what));
         }
     }
+}
+
+/// Refuses a model that is not multiplied in the type that is asked for, whatever the device of a later stage is.
+fn check_type(args: &Args, options: &Options, session: Option<&Session>) -> Result<(), Fault> {
+    let asked = options.gpu_embed.dtype;
+    let Some((session, dtype)) = session.zip(asked) else {
+        return Ok(());
+    };
+    let config = session.engine().info().config();
+    Ok(check_widths(Path::new(&args.model), config, dtype)?)
 }
 
 /// Refuses known datasets of another model.

@@ -134,11 +134,21 @@ fn a_stage_goes_on_with_the_options_of_prepare() {
         assert_fails(unprepared, 66, "results: no run began here");
         assert!(!folder.join("results").exists());
     }
-    for (device, dtype) in [("cpu", "f16"), ("cuda:1", "int8"), ("all", "int8")] {
+    for (device, dtype, model, what) in [
+        ("cpu", "f16", "model-tiny", "not computed"),
+        ("cuda:1", "int8", "model-tiny", "not computed"),
+        ("all", "int8", "model-tiny", "not computed"),
+        (
+            "cuda",
+            "fp8",
+            "model-tiny-esmc",
+            "expected a multiple of 16",
+        ),
+    ] {
         let line = format!("plmkit {line} prepare --device {device} --dtype {dtype}");
         let mut never = command(folder, &line);
-        never.arg("--model").arg(test_data("model-tiny"));
-        assert_fails(never, 2, &format!("--dtype {dtype}: not computed"));
+        never.arg("--model").arg(test_data(model));
+        assert_fails(never, 2, &format!("--dtype {dtype}: {what}"));
         assert!(!folder.join("results").exists());
     }
     run(&mut plmkit(folder, &format!("{line} prepare")));

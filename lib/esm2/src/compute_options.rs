@@ -76,7 +76,8 @@ impl ComputeOptions {
         })
     }
 
-    /// Returns the type of the computation. `cpu_isa` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
+    /// Returns the type of the computation. Fails if the device does not compute in the one that is asked for, or if the kernels that are
+    /// asked for are of another device. `cpu_isa` is the instruction set of plmkit's kernels for a CPU, `capability` the compute
     /// capability of a GPU.
     fn dtype_for(
         &self,
@@ -84,6 +85,10 @@ impl ComputeOptions {
         capability: Option<(i32, i32)>,
     ) -> Result<Dtype, EsmError> {
         use Dtype::{Bf16, F16, F32, Fp8};
+        if let (Kernels::Isa(isa), Some(_)) = (self.kernels, capability) {
+            let what = "for a CPU; expected auto or libtorch on a GPU, or --device cpu";
+            return Err(Fault::usage(format!("--kernels {isa}: {what}")).into());
+        }
         let known: &[Dtype] = match (cpu_isa, capability) {
             (_, Some(capability)) if capability < (8, 0) => &[F32, F16],
             (_, Some(capability)) if capability < (8, 9) => &[F32, F16, Bf16],
@@ -96,6 +101,10 @@ impl ComputeOptions {
             return Ok(dtype);
         }
         let place = match (self.kernels, capability) {
+            // Of a newer GPU it would be.
+            (_, Some((major, minor))) if [Bf16, Fp8].contains(&dtype) => {
+                format!("on this GPU of compute capability {major}.{minor}")
+            }
             (_, Some(_)) => "on this GPU".to_owned(),
             (Kernels::Auto, None) => "on this CPU".to_owned(),
             (Kernels::Isa(isa), None) => format!("by --kernels {isa}"),
@@ -109,11 +118,7 @@ impl ComputeOptions {
 }
 
 /// Refuses the model at `path` if its matrices are not multiplied in a type.
-pub(crate) fn check_widths(
-    path: &Path,
-    config: &ModelConfig,
-    dtype: Dtype,
-) -> Result<(), EsmError> {
+pub fn check_widths(path: &Path, config: &ModelConfig, dtype: Dtype) -> Result<(), EsmError> {
     /// Of what libtorch multiplies in fp8.
     const MULTIPLE: usize = 16;
     let mut widths = [
@@ -212,7 +217,9 @@ mod tests {
                 auto,
                 None,
                 turing,
-                Err("bf16: not computed on this GPU; expected f32 or f16"),
+                Err(
+                    "bf16: not computed on this GPU of compute capability 7.5; expected f32 or f16",
+                ),
             ),
             (
                 Some(Int8),
@@ -226,7 +233,9 @@ mod tests {
                 auto,
                 None,
                 ampere,
-                Err("fp8: not computed on this GPU; expected f32 or f16 or bf16"),
+                Err(
+                    "fp8: not computed on this GPU of compute capability 8.6; expected f32 or f16 or bf16",
+                ),
             ),
             (
                 Some(Fp8),
@@ -247,6 +256,24 @@ mod tests {
             let found = found.map_err(|error| error.to_string());
             let expected = expected.map_err(|what| format!("--dtype {what}"));
             assert_eq!(found, expected);
+        }
+    }
+
+    #[test]
+    fn kernels_of_a_cpu_are_refused_on_a_gpu() {
+        let options = ComputeOptions {
+            device: Device::Cuda(0),
+            kernels: Kernels::Isa(Isa::Avx2),
+            ..ComputeOptions::default()
+        };
+        for refused in [
+            options.check_kind(),
+            options.dtype_for(None, Some((9, 0))).map(drop),
+        ] {
+            assert_eq!(
+                refused.unwrap_err().to_string(),
+                "--kernels avx2: for a CPU; expected auto or libtorch on a GPU, or --device cpu"
+            );
         }
     }
 }

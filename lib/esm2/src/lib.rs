@@ -35,7 +35,7 @@ pub use checkpoint::{
     BIAS, CheckpointTensors, EMBEDDING_NORM, POSITIONS, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS,
     feed_forward_inputs, layer_name, read_checkpoint, read_config,
 };
-pub use compute_options::{ComputeOptions, Kernels};
+pub use compute_options::{ComputeOptions, Kernels, check_widths};
 pub use config::{Architecture, FeedForward, ModelConfig, Positions};
 pub use cpu_rate::cpu_rate;
 pub use cuda::Ticket;
