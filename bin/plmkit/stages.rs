@@ -12,7 +12,7 @@ use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
 use plmkit_contract::{ShardSummary, ShortIds, plural};
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
-use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard};
+use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard, remove_file};
 
 use crate::args::{Args, Stage};
 use crate::check::report;
@@ -293,6 +293,11 @@ impl Run {
             (1..).zip(of_task).partition(|(_, (sample, shard))| {
                 SampleFolder::new(self, sample).is_embedded(session, shard)
             });
+        // A task that was killed after it had embedded a shard left its batches.
+        for (_, (sample, shard)) in &done {
+            let folder = SampleFolder::new(self, sample);
+            remove_file(&folder.batches(shard_name(shard)))?;
+        }
         let tokens = |shards: &[(usize, (&Sample, ShardSummary))]| -> u64 {
             shards.iter().map(|(_, (_, shard))| shard.tokens).sum()
         };

@@ -323,6 +323,11 @@ fn the_stages_give_what_one_run_gives() {
     for task in ["1/2", "2/2"] {
         assert_eq!(stage(&format!("embed --task {task}")).0, Some(0));
     }
+    // As of a task that was killed when it had embedded a shard.
+    let batches = folder.join("staged/a/batches/shard-00000.arrow");
+    fs::write(&batches, "").expect("write");
+    assert_eq!(stage("embed --task 1/2").0, Some(0));
+    assert!(!batches.exists());
     assert_eq!(stage("finish").0, Some(1), "a sample has no verdict");
     assert!(data(&folder.join("whole/a")) == data(&folder.join("staged/a")));
     let summary = |of: &str| fs::read_to_string(folder.join(of).join("summary.tsv"));
