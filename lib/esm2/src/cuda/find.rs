@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // opens a library
 
 use std::env;
-use std::ffi::{CStr, c_void};
-use std::fs::File;
+use std::ffi::{CStr, OsStr, c_void};
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::iter;
 use std::path::{Path, PathBuf};
@@ -21,6 +21,11 @@ const FILE: &str = "libplmkit_cuda.so";
 const VARIABLE: &str = "PLMKIT_CUDA";
 /// The name of the Python package that contains the library.
 const PACKAGE: &str = "plmkit_cuda";
+
+/// Where the loader looks before the folders that a library names.
+const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+/// How the version begins that the library is compiled for; the library itself checks it, once it is loaded.
+const TORCH: &str = "2.11.";
 
 /// Returns the functions of the library. Opens it on the first call.
 pub(super) fn functions(gpu: Option<&OpeningGpu>) -> Result<&'static Functions, EsmError> {
@@ -70,7 +75,7 @@ fn find(programs: &Path) -> PathBuf {
         prefix.join(PACKAGE),
     ];
     for lib in ["lib", "lib64"] {
-        let entries = std::fs::read_dir(prefix.join(lib)).into_iter().flatten();
+        let entries = fs::read_dir(prefix.join(lib)).into_iter().flatten();
         let pythons = entries.flatten().filter(|entry| {
             let name = entry.file_name();
             name.as_encoded_bytes().starts_with(b"python3")
@@ -111,6 +116,33 @@ fn check_file(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// What to say of a libtorch that the loader finds on its path of `folders`, before the one of the library, if its files do not say
+/// that it is of the expected version.
+fn other_libtorch(folders: &OsStr) -> String {
+    let mut folders = env::split_paths(folders);
+    let Some(found) = folders.find(|folder| folder.join("libtorch_cpu.so").exists()) else {
+        return String::new();
+    };
+    let read = |file| fs::read_to_string(found.join("..").join(file)).unwrap_or_default();
+    let of_pip = read("version.py");
+    // __version__ = '2.5.1+cu124'
+    let of_pip = of_pip
+        .lines()
+        .find_map(|line| line.strip_prefix("__version__ = "));
+    let version = of_pip.map_or_else(|| read("build-version"), str::to_owned);
+    let version = version.trim().trim_matches('\'');
+    if version.starts_with(TORCH) {
+        return String::new();
+    }
+    let version = if version.is_empty() {
+        "of unknown version"
+    } else {
+        version
+    };
+    let found = path_text(&found);
+    format!("; {LOADER_PATH} names libtorch {version} in {found}: expected {TORCH}0, or none there")
+}
+
 /// Opens the library at `path` for the rest of the process.
 fn open(path: &Path) -> Result<&'static Functions, String> {
     let named = path_text(path);
@@ -124,7 +156,8 @@ fn open(path: &Path) -> Result<&'static Functions, String> {
     let library = unsafe { Library::open(Some(&path), RTLD_LAZY | RTLD_LOCAL) };
     let library = library.map_err(|error| {
         let reason = cause(&error).replace(char::is_control, " ");
-        format!("which cannot be loaded: {reason}")
+        let other = other_libtorch(&env::var_os(LOADER_PATH).unwrap_or_default());
+        format!("which cannot be loaded: {reason}{other}")
     })?;
     // SAFETY: every version of the library has this function, and its text stays.
     let version = unsafe {
@@ -158,7 +191,6 @@ fn open(path: &Path) -> Result<&'static Functions, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::process::Command;
 
     use super::*;
@@ -184,6 +216,35 @@ mod tests {
             folders.push(folder.join(FILE));
             assert_eq!(Some(&found), folders.last());
         }
+    }
+
+    #[test]
+    fn another_libtorch_on_the_path_of_the_loader_is_named() {
+        let root = tempfile::tempdir().unwrap();
+        let lib = root.path().join("torch/lib");
+        fs::create_dir_all(&lib).unwrap();
+        let folders = env::join_paths([root.path(), &lib]).unwrap();
+        let told = |expected: &str| {
+            let found = other_libtorch(&folders);
+            let lib = lib.display();
+            let what = format!(
+                "; LD_LIBRARY_PATH names libtorch {expected} in {lib}: expected 2.11.0, or none there"
+            );
+            assert_eq!(found, if expected.is_empty() { "" } else { &*what });
+        };
+        told("");
+        fs::write(lib.join("libtorch_cpu.so"), "").unwrap();
+        told("of unknown version");
+        fs::write(lib.join("../build-version"), "2.4.0+cpu\n").unwrap();
+        told("2.4.0+cpu");
+        fs::write(
+            lib.join("../version.py"),
+            "import x\n__version__ = '2.5.1+cu124'\n",
+        )
+        .unwrap();
+        told("2.5.1+cu124");
+        fs::write(lib.join("../version.py"), "__version__ = '2.11.0+cu130'\n").unwrap();
+        told("");
     }
 
     #[test]
