@@ -3,15 +3,20 @@
 use std::path::Path;
 
 use plmkit_cli::{Common, Exit, Fault, Stop, parse, print};
+use plmkit_esm2::Device;
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
 
-/// Opens the model, or fetches it if `may_fetch`. `None` for one that is still to be fetched, and after a stop.
+/// Opens the model on one device, or fetches it if `may_fetch`. `None` for one that is still to be fetched, and after a stop.
 pub(crate) fn open(
     args: &gpu_embed::Args,
     may_fetch: bool,
     stop: &Stop,
 ) -> Result<Option<Session>, Fault> {
+    if args.device == Device::All {
+        let what = "--device all: expected one device; a run computes on all";
+        return Err(Fault::usage(what));
+    }
     let is_here = || resolve(&args.model, &Settings::from_env(), None, stop).is_ok();
     if args.download && !may_fetch && !is_here() {
         return Ok(None);

@@ -261,6 +261,12 @@ fn what_is_refused_leaves_nothing() {
     let model = common::poisoned_model(folder, "poisoned");
     fs::write(folder.join("p.fasta"), ">a\nMKV\n>b\nMOV\n").expect("write");
     fs::write(folder.join("v.csv"), "id,mutant\na,K2A\nb,M1A\n").expect("write");
+    let all = common::command(
+        folder,
+        "plmkit variants p.fasta v.csv --device all --model x --quiet",
+    );
+    let what = "--device all: expected one device; a run computes on all";
+    assert_fails(all, 2, what);
     let mut poisoned =
         common::command(folder, "plmkit variants p.fasta v.csv --device cpu --model");
     let output = poisoned.arg(model).output().expect("plmkit");

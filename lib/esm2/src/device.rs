@@ -51,7 +51,7 @@ impl FromStr for Device {
                 .filter(|index| index.bytes().all(|byte| byte.is_ascii_digit()))
                 .and_then(|index| index.parse().ok())
                 .map(Self::Cuda)
-                .ok_or("expected auto, cpu, cuda, cuda:N or all"),
+                .ok_or("expected auto, cpu, cuda or cuda:N, or, for a run of plmkit, all; CUDA_VISIBLE_DEVICES lists several"),
         }
     }
 }
