@@ -88,6 +88,12 @@ fn each_thing_that_is_missing_for_a_gpu_has_a_message() {
         let mut embed = embed(&case, driver.path(), device, BOTH);
         assert_fails(embed.env("FAKE_STATUS", status), 69, expected);
     }
+    let mut set = embed(&case, driver.path(), "cuda", BOTH);
+    set.env("FAKE_STATUS", "abort");
+    set.env("PYTORCH_CUDA_ALLOC_CONF", "foo");
+    let what =
+        "it aborts, as libtorch does over a PYTORCH_CUDA_ALLOC_CONF that it cannot read; --device";
+    assert_fails(set, 69, what);
     let names = all(case.folder.path());
     let has_output = names.iter().any(|name| name.contains("e.parquet"));
     assert!(!has_output, "{names:?}");

@@ -1,5 +1,6 @@
 //! One model, and the outputs that it computes one after the other.
 
+use std::env;
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl Session {
     /// # Errors
     /// The model is missing, damaged or of another kind, the options contradict each other, or the device is not there.
     pub fn open(args: &Args, stop: &Stop) -> Result<Option<Self>, Fault> {
-        let aborted = EsmError::of_driver(args.device, "it aborts");
+        let aborted = EsmError::of_driver(args.device, &how_it_aborts());
         on_abort(&args.common, stop, &aborted.into())
             .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
         // Before a download: without the device, nothing would be computed.
@@ -154,6 +155,18 @@ impl Session {
             .inspect_err(|error| tracing::warn!("cannot start recording: {error}"))
             .ok()
     }
+}
+
+/// How a driver ends the process, with the setting of the user over which libtorch does that, too.
+fn how_it_aborts() -> String {
+    let variables = ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"];
+    let mut set = variables
+        .into_iter()
+        .filter(|name| env::var_os(name).is_some());
+    set.next().map_or_else(
+        || "it aborts".to_owned(),
+        |name| format!("it aborts, as libtorch does over a {name} that it cannot read"),
+    )
 }
 
 /// Tells that sequences of an output could not be embedded, and where the reasons are.
