@@ -42,6 +42,20 @@ impl CudaError {
             "std::bad_alloc",
             "could not create a primitive",
         ];
+        // Those of the parser of a setting of the user.
+        const OF_SETTING: [&str; 5] = [
+            "allocator config",
+            "allocator backend",
+            "CachingAllocator option",
+            "ConfigTokenizer",
+            "garbage_collect_threshold",
+        ];
+        if OF_SETTING.iter().any(|words| line.contains(words)) {
+            return Self(EsmError::Refused {
+                exit: Exit::Usage,
+                message: format!("PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF: {line}"),
+            });
+        }
         Self(if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
             EsmError::OutOfMemory(line)
         } else {
@@ -86,6 +100,21 @@ mod tests {
         ] {
             let error = CudaError::from_libtorch_message(line.to_owned());
             assert_eq!(is_out_of_memory(&error), out_of_memory, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_libtorch_refuses_is_named() {
+        for line in [
+            "Unrecognized key 'x' in CUDA allocator config.",
+            "CachingAllocator option max_split_size_mb too small, must be >= 20",
+            "Unknown allocator backend, options are native and cudaMallocAsync",
+            "garbage_collect_threshold is invalid, set it in (0.0, 1.0)",
+            "Expected 'True' or 'False' at index 2 in ConfigTokenizer but got 'maybe'",
+        ] {
+            let error = CudaError::from_libtorch_message(line.to_owned()).0;
+            let expected = format!("PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF: {line}");
+            assert_eq!((error.exit(), error.to_string()), (Exit::Usage, expected));
         }
     }
 
