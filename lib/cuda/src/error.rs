@@ -51,10 +51,8 @@ impl CudaError {
             "garbage_collect_threshold",
         ];
         if OF_SETTING.iter().any(|words| line.contains(words)) {
-            return Self(EsmError::Refused {
-                exit: Exit::Usage,
-                message: format!("PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF: {line}"),
-            });
+            let what = format!("PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF: {line}");
+            return Self(Fault::usage(what).into());
         }
         Self(if OUT_OF_MEMORY.iter().any(|words| line.contains(words)) {
             EsmError::OutOfMemory(line)
