@@ -17,7 +17,8 @@ class Configuration:
     inner: int = 0  # of the feed-forward network, if it is not four times the width
     short: str = ""
     int8_cosine: float = 0.9995  # that pooled vectors must reach
-    int8_logits: bool = True  # whether they are close enough for gpu-embed
+    int8_logits: bool = True  # whether they are close enough for gpu-embed; those in fp8 never are
+    fp8: bool = True  # whether pooled vectors are
 
     @property
     def short_name(self):
@@ -49,7 +50,7 @@ CONFIGURATIONS = [
     ),
     # Whole. Through 30 layers, 8 bits lose more: 0.99907 with AVX-512, 0.99915 with AVX512-VNNI; torch's 0.9885.
     Configuration(
-        "ESMC-300M", 960, 15, 30, layers=30, proteins=6, longest=400, family="esmc", inner=2560, short="C300M", int8_cosine=0.999
+        "ESMC-300M", 960, 15, 30, layers=30, proteins=6, longest=400, family="esmc", inner=2560, short="C300M", int8_cosine=0.999, fp8=False
     ),
     Configuration("ESMC-600M", 1152, 18, 36, layers=4, proteins=10, longest=1023, family="esmc", inner=3072, short="C600M"),
     Configuration("ESMC-6B", 2560, 40, 80, layers=4, proteins=4, longest=200, family="esmc", inner=6912, short="C6B"),

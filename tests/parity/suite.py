@@ -120,16 +120,19 @@ class Suite:
         return [group for group in self.options.outputs if group != "logits" or not self.without_logits]
 
     def run(self, dtype):
+        """The result in a type, or none where gpu-embed refuses it."""
         chosen = affordable.choose(self.proteins, self.configuration, dtype)
+        if dtype == "fp8" and not self.configuration.fp8:
+            return self.check_refused(chosen, dtype, ["pooled"])
         by_protein, contacts = {}, {}
         for reference in references.plain(self.configuration, dtype):
             with self.timed(f"{reference.name} {dtype}"):
                 by_protein[reference.name], contacts[reference.name] = self.plain(reference, dtype, chosen)
                 gc.collect()
         with self.timed(f"plmkit {dtype}"):
-            self.without_logits = dtype == "int8" and not self.configuration.int8_logits
+            self.without_logits = dtype == "fp8" or dtype == "int8" and not self.configuration.int8_logits
             if self.without_logits and "logits" in self.options.outputs:
-                self.check_refused(chosen)
+                self.check_refused(chosen, dtype, ["logits"])
             by_protein["plmkit"], apart = self.embed(dtype, chosen, contacts.get("fair-esm", contacts.get("transformers", {})))
         worst = {name: compare.worst_of(figures) for name, figures in by_protein.items()}
         limits = {name: compare.limits(dtype, plain) for name, plain in worst["transformers"].items() if self.wanted(name)}
@@ -149,15 +152,16 @@ class Suite:
             by_protein=by_protein["plmkit"],
         )
 
-    def check_refused(self, chosen):
-        """gpu-embed refuses int8 for logits that are not close enough."""
+    def check_refused(self, chosen, dtype, wanted):
+        """gpu-embed refuses 8 bits for outputs that are not close enough."""
+        why = "log-probabilities of amino acids differ" if "logits" in wanted else "for a mean vector"
         embedder = Embedder(self.options, self.options.work / self.configuration.name)
         try:
-            list(embedder.embed(chosen, self.checkpoint, self.configuration.layers, "int8", ["logits"]))
+            list(embedder.embed(chosen, self.checkpoint, self.configuration.layers, dtype, wanted))
         except ProgramFailed as refused:
-            assert "ended with 65" in str(refused) and "log-probabilities of amino acids differ" in str(refused), refused
+            assert "ended with 65" in str(refused) and why in str(refused), refused
         else:
-            raise AssertionError("logits in int8 were not refused")
+            raise AssertionError(f"{', '.join(wanted)} in {dtype} were not refused")
 
     def embed(self, dtype, chosen, peers):
         """Accession -> output -> figures of gpu-embed; accession -> largest difference of contacts from those of a peer."""
@@ -208,4 +212,4 @@ def run(configuration, options):
     torch.set_num_threads(options.threads)
     suite = Suite(configuration, options)
     results = [suite.run(dtype) for dtype in options.dtypes]
-    return results, suite.seconds
+    return [result for result in results if result], suite.seconds
