@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{
-    BatchSize, DATASET_FILE, ListedDataset, Manifest, Outputs, path_text, plural,
-};
+use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, Outputs};
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_engine::Windows;
 use plmkit_esm2::{ComputeOptions, check_widths};
+use plmkit_kit::{path_text, plural};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};

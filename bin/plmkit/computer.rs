@@ -3,8 +3,9 @@
 use std::env;
 
 use plmkit_cli::{Exit, Fault, LogFormat, ProgressDisplay, Stop};
-use plmkit_contract::{Quoted, Reject, path_text, plural};
+use plmkit_contract::Reject;
 use plmkit_esm2::{Device, WorkerGpu};
+use plmkit_kit::{Quoted, path_text, plural};
 use plmkit_programs::gpu_embed::{self, Child, Request, Session};
 use plmkit_store::StoreError;
 use tempfile::TempDir;

@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Manifest, plural};
+use plmkit_contract::Manifest;
 use plmkit_esm2::{CPU_DTYPES, ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
 use plmkit_hub::{Settings, resolve};
+use plmkit_kit::plural;
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::monitor_log::{self, EstimateArgs, estimate_of};
 use plmkit_sequence::{ShardConfig, read_lengths};

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::Path;
 
 use plmkit_cli::Stop;
-use plmkit_contract::is_stream;
+use plmkit_kit::is_stream;
 use plmkit_sequence::{FastaReader, Limits, ShardError};
 use plmkit_store::open_input;
 

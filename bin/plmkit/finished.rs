@@ -6,8 +6,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 use std::time::SystemTime;
 
-use plmkit_contract::{DATASET_FILE, path_text};
+use plmkit_contract::DATASET_FILE;
 use plmkit_dataset::dataset_folder;
+use plmkit_kit::path_text;
 use plmkit_store::{read_input, write_json};
 use serde::{Deserialize, Serialize};
 

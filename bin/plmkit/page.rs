@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use plmkit_check::{CheckOutcome, length_bin};
 use plmkit_cli::{Common, Exit, Fault, Stop, ensure_reports, file};
-use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, SampleVerdict, SummaryLine, VectorMap, map_vectors};
+use plmkit_kit::{path_text, plural};
 use plmkit_page::{Page, Tone};
 use plmkit_programs::monitor_log::report_of;
 use plmkit_programs::validate_embeddings::{Report, add_checks, add_failures, add_origin};

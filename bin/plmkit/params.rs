@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{self, Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, Program};
-use plmkit_contract::{DESCRIPTION, Outputs, Provenance, path_text};
+use plmkit_contract::{DESCRIPTION, Outputs, Provenance};
+use plmkit_kit::path_text;
 use plmkit_programs::gpu_embed::{self, Session};
 use plmkit_programs::pack_batches;
 use plmkit_store::{EmbeddingsReader, files_in, read_input};

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::slice;
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::path_text;
+use plmkit_kit::path_text;
 use plmkit_sequence::ShardError;
 use plmkit_store::read_input;
 

@@ -6,9 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{
-    Manifest, Provenance, RowDigest, SOURCE, ShardSummary, is_stream, path_text,
-};
+use plmkit_contract::{Manifest, Provenance, RowDigest, SOURCE, ShardSummary};
+use plmkit_kit::{is_stream, path_text};
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
 use plmkit_store::{

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Common, Exit, Fault, NamedPath, Stop, file, parse, print, variant};
-use plmkit_contract::{
-    MANIFEST_FILE, Manifest, Quoted, REJECTS_FILE, WINDOWS, is_stream, path_text, plural,
-};
+use plmkit_contract::{MANIFEST_FILE, Manifest, REJECTS_FILE, WINDOWS};
 use plmkit_dataset::{Dataset, dataset_folder};
 use plmkit_hub::{ModelId, Settings, resolve};
+use plmkit_kit::{Quoted, is_stream, path_text, plural};
 use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
 use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, format_of_table, open, search};
 use plmkit_programs::{fasta_shard, pack_batches};

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Instant;
 
 use plmkit_cli::{DeviceLine, Exit, Fault, ProgressDisplay, Stop, print};
-use plmkit_contract::{ShardSummary, ShortIds, plural};
+use plmkit_contract::{ShardSummary, ShortIds};
+use plmkit_kit::plural;
 use plmkit_programs::gpu_embed::{Child, Session};
 use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard, remove_file};

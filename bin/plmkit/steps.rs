@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{DESCRIPTION, Reason, ShardSummary, path_text};
+use plmkit_contract::{DESCRIPTION, Reason, ShardSummary};
+use plmkit_kit::path_text;
 use plmkit_programs::gpu_embed::{Request, ShardFiles, log_rejected};
 use plmkit_programs::monitor_log::{self, ReportArgs};
 use plmkit_programs::validate_embeddings::{self, SpotModel};

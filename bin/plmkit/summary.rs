@@ -5,8 +5,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, Stop};
-use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest, path_text, plural};
+use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest};
 use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, SummaryLine, summary_text};
+use plmkit_kit::{path_text, plural};
 use plmkit_store::{read_input, read_sealed, visible_in, write_report};
 use serde_json::Value;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use plmkit_cli::Fault;
-use plmkit_contract::{is_sample_name, is_stream};
+use plmkit_contract::is_sample_name;
+use plmkit_kit::is_stream;
 use plmkit_store::read_columns;
 
 use crate::fasta::sample_name;

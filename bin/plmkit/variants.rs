@@ -8,9 +8,10 @@ use plmkit_cli::{
     Common, Exit, Fault, ProgressMode, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
     parse,
 };
-use plmkit_contract::{AMINO_ACIDS, Quoted, Reject, SPECIAL_TOKENS, ShardRow, ShortIds, path_text};
+use plmkit_contract::{AMINO_ACIDS, Reject, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
 use plmkit_engine::rejects_beside;
+use plmkit_kit::{Quoted, path_text};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request};
 use plmkit_programs::variants::{EARLIER, TableArgs};

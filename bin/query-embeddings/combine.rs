@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, ProgressMode, Stop, file, variant};
-use plmkit_contract::{ListedDataset, path_text, plural};
+use plmkit_contract::ListedDataset;
 use plmkit_dataset::{
     CombineConfig, Dataset, RowFormat, RowsConfig, check_outside, combine, dataset_folder,
 };
+use plmkit_kit::{path_text, plural};
 use plmkit_programs::query_embeddings::rows_shown;
 use plmkit_store::StoreError;
 

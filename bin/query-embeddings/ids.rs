@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file};
-use plmkit_contract::{Quoted, plural};
 use plmkit_dataset::AskedIds;
+use plmkit_kit::{Quoted, plural};
 use plmkit_sequence::Source;
 
 /// Files with ids.

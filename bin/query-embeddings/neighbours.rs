@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
-use plmkit_contract::{path_text, plural};
 use plmkit_dataset::dataset_folder;
+use plmkit_kit::{path_text, plural};
 use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, search};
 use plmkit_store::TableFormat;
 

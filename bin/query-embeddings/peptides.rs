@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::builder::TypedValueParser;
 use plmkit_cli::{Exit, Fault, Stop, file, variant};
-use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{PlaceFormat, dataset_folder, write_peptides};
+use plmkit_kit::{path_text, plural};
 use plmkit_store::{FileKind, Replaceable};
 
 use crate::ids::AskedArgs;

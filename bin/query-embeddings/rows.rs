@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use plmkit_cli::{Fault, NamedPath, Stop};
-use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{Dataset, RowFormat, RowsConfig, ids_beside, write_rows};
+use plmkit_kit::{path_text, plural};
 use plmkit_store::{FileKind, Replaceable, has_as_many};
 
 use crate::ids::warn_of_several;

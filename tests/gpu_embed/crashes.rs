@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use plmkit_store::BatchesFile;
 
 use crate::common::case::{Case, SIGKILL, SIGTERM, in_windows, rejects, send};

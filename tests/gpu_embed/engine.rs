@@ -6,10 +6,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use plmkit_contract::{
-    ByteDigest, Layers, ModelName, Outputs, Pooling, Provenance, Scores, Stop, StoreDtype,
+    ByteDigest, Layers, ModelName, Outputs, Pooling, Provenance, Scores, StoreDtype,
 };
 use plmkit_engine::{Engine, Injection, Job, RunConfig, RunOutcome, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Kernels};
+use plmkit_kit::Stop;
 use plmkit_store::{EmbeddingsReader, EmbeddingsWriter};
 use serde_json::{Value, json};
 
@@ -201,7 +202,7 @@ fn a_model_that_changes_after_it_was_described_ends_the_run() {
     fs::write(&weights, bytes).expect("write");
     let result = engine.embed(&job(&case, "e.parquet"), &Stop::default(), &mut |_| {});
     let error = result.expect_err("another model");
-    assert_eq!(plmkit_contract::exit_of(&error).code(), 65);
+    assert_eq!(plmkit_kit::exit_of(&error).code(), 65);
     assert_has(
         &error.to_string(),
         "model: changed while this run loaded it",

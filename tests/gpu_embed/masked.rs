@@ -8,8 +8,9 @@ use std::process::Command;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Float32Type;
 use arrow_array::{Array, RecordBatch};
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, MASK, Stop, tokenize};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, MASK, tokenize};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Esm2, Varlen};
+use plmkit_kit::Stop;
 use serde_json::Value;
 
 use crate::common::case::{Case, SIGKILL, SIGTERM, send};

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt8Type;
 use arrow_array::{ListArray, RecordBatch, UInt8Array};
-use plmkit_contract::{Labels, Stop, batches_schema};
+use plmkit_contract::{Labels, batches_schema};
+use plmkit_kit::Stop;
 use plmkit_store::{BatchesFile, BatchesWriter};
 
 use crate::common::{self, assert_fails, bin, run, test_data, visible};

@@ -16,9 +16,10 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::FileReader;
 use common::{SmallDisk, assert_failed, assert_fails, bin, command, run, test_data, tree, visible};
 use plmkit_contract::{
-    KeyColumns, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow, Stop, batches_schema,
+    KeyColumns, Kind, Labels, Provenance, RowKey, SequenceDigest, ShardRow, batches_schema,
     ordinals,
 };
+use plmkit_kit::Stop;
 use plmkit_store::{BatchesFile, RecordListWriter};
 use serde_json::Value;
 

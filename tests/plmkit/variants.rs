@@ -6,8 +6,9 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use plmkit_contract::{AMINO_ACIDS, Column, MASK, Stop, tokenize};
+use plmkit_contract::{AMINO_ACIDS, Column, MASK, tokenize};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Esm2, Varlen};
+use plmkit_kit::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::common::{self, assert_fails, run, test_data};

@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Instant;
 
-use plmkit_contract::{Exit, Failure, Kind, Manifest, Stop};
+use plmkit_contract::{Kind, Manifest};
+use plmkit_kit::{Exit, Failure, Stop};
 use plmkit_store::{
     BatchesFile, EmbeddingsReader, RecordListReader, StoreError, read_sealed, read_shard,
 };

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::thread::sleep;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use plmkit_store::{BatchesFile, read_shard};
 
 use crate::common::{paths, run, tree};

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use plmkit_cli::Stop;
-use plmkit_contract::{KeyColumns, REJECTS_FILE, path_text};
+use plmkit_contract::{KeyColumns, REJECTS_FILE};
 use plmkit_dataset::{Dataset, Merge, SummaryLine};
+use plmkit_kit::path_text;
 use plmkit_page::{Cell, Column, Page};
 use plmkit_store::{files_in, read_rejects};
 

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_contract::{DATASET_FILE, LIST_SHOWN, ListedDataset, one_line, path_text};
+use plmkit_contract::{DATASET_FILE, ListedDataset};
 use plmkit_dataset::{SampleVerdict, VectorMap};
+use plmkit_kit::{LIST_SHOWN, one_line, path_text};
 use plmkit_page::Page;
 use plmkit_programs::validate_embeddings::shown;
 use plmkit_store::read_sealed;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use plmkit_contract::{Column, RowKey, plural};
+use plmkit_contract::{Column, RowKey};
+use plmkit_kit::plural;
 use serde::{Deserialize, Serialize};
 
 use crate::check::Tallies;

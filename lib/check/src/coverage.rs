@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use plmkit_contract::{Quoted, Reject, RowKey, SequenceDigest};
+use plmkit_contract::{Reject, RowKey, SequenceDigest};
+use plmkit_kit::Quoted;
 
 use crate::check::Tallies;
 use crate::checks::{coverage, records};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Manifest, Quoted, Reason, RejectsList, SOURCE};
+use plmkit_contract::{Manifest, Reason, RejectsList, SOURCE};
+use plmkit_kit::Quoted;
 
 use crate::check::Tallies;
 use crate::checks::manifest as kind;

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plmkit_contract::{
-    COMBINED, EmbeddingLayout, EmbeddingWork, Provenance, Quoted, RowDigest, SOURCE,
-    no_rejected_rows,
+    COMBINED, EmbeddingLayout, EmbeddingWork, Provenance, RowDigest, SOURCE, no_rejected_rows,
 };
+use plmkit_kit::Quoted;
 
 use crate::check::Tallies;
 use crate::checks::{coverage, origin};

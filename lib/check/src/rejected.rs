@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{Quoted, Reason};
+use plmkit_contract::Reason;
+use plmkit_kit::Quoted;
 
 use crate::check::Tallies;
 use crate::checks::rejected;

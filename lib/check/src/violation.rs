@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use plmkit_contract::{AliasRow, Quoted, RowKey};
+use plmkit_contract::{AliasRow, RowKey};
+use plmkit_kit::Quoted;
 use serde::{Deserialize, Serialize};
 
 /// One row, record or file that fails a check.

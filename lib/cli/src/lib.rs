@@ -31,4 +31,4 @@ pub use progress::{DeviceLine, ProgressDisplay, ProgressMode};
 pub use signals::{die_of, end_at_once};
 pub use threads::{available_threads, default_threads};
 
-pub use plmkit_contract::{Exit, Fault, Stop};
+pub use plmkit_kit::{Exit, Fault, Stop};

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use plmkit_contract::{Exit, ExitingAllocator, is_catching_panic};
+use plmkit_kit::{Exit, ExitingAllocator, is_catching_panic};
 use signal_hook::consts::SIGABRT;
 use signal_hook::low_level;
 use tracing::Level;
@@ -137,7 +137,7 @@ pub(crate) fn refusal(panic: &str) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::catch_decoder_panic;
+    use plmkit_kit::catch_decoder_panic;
 
     use super::*;
 

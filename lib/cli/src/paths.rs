@@ -7,7 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf, absolute};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use plmkit_contract::{Exit, is_stream, path_text};
+use plmkit_kit::{Exit, is_stream, path_text};
 use plmkit_store::{FileKind, Replaceable, files_in, is_report_or_free, read_input};
 
 use crate::Fault;

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Command, Parser};
-use plmkit_contract::{Exit, Stop, is_catching_panic};
+use plmkit_kit::{Exit, Stop, is_catching_panic};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, test_kill_process};
 use signal_hook::consts::{SIGABRT, SIGHUP};
@@ -228,7 +228,7 @@ fn without_usage(text: &str) -> String {
         };
         line += part;
     }
-    plmkit_contract::one_line(&line, usize::MAX)
+    plmkit_kit::one_line(&line, usize::MAX)
 }
 
 fn print_generated(what: Generate, command: Command) -> Result<Exit, Fault> {

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::{AMINO_ACIDS, Pooling, Quoted};
+use crate::{AMINO_ACIDS, Pooling};
+use plmkit_kit::Quoted;
 
 /// The number of tokens in ESM-2's vocabulary, and of values in its logits vectors.
 pub const VOCABULARY: usize = 33;

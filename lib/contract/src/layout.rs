@@ -6,7 +6,8 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::fields::check_columns;
 use crate::row_key::{KEY_COLUMNS, N_WINDOWS, key_fields};
-use crate::{AMINO_ACIDS, Column, Labels, Quoted, StoreDtype, VOCABULARY, Widths};
+use crate::{AMINO_ACIDS, Column, Labels, StoreDtype, VOCABULARY, Widths};
+use plmkit_kit::Quoted;
 use serde::{Deserialize, Serialize};
 
 /// The columns of an embeddings file: the key, `n_windows` u32 if windows were stitched, labels, and computed columns.

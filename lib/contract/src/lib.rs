@@ -1,7 +1,6 @@
 //! The meaning of plmkit's files: schemas, digests, provenance. It opens no file.
 //!
-//! Programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them. All crates use it, so
-//! it also has what all do alike: exit codes, the words of messages, the stop flag, and how panics and refused memory end.
+//! Programs exchange files. This crate alone defines their content; `plmkit-store` reads and writes them.
 
 #![warn(missing_docs)]
 
@@ -14,10 +13,7 @@ mod dataset;
 mod digest;
 mod dtype;
 mod error;
-mod exit;
-mod fault;
 mod fields;
-mod guard;
 mod labels;
 mod layout;
 mod manifest;
@@ -27,9 +23,6 @@ mod outputs;
 mod peptide;
 mod pooling;
 mod provenance;
-mod quote;
-mod refusing;
-mod regular;
 mod reject;
 mod row_key;
 mod row_span;
@@ -38,7 +31,6 @@ mod sealed;
 mod sequence_digests;
 mod sequences;
 mod short_ids;
-mod stop;
 
 pub use alias::{
     ALIASES_FILE, AliasRow, DATASET, KNOWN_FILE, REPRESENTATIVE, alias_rows, aliases_schema,
@@ -58,10 +50,7 @@ pub use dataset::{
 pub use digest::{RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
 pub use error::ContentError;
-pub use exit::{Exit, Failure, exit_of, exit_of_system};
-pub use fault::Fault;
 pub use fields::{check_columns, fields_text};
-pub use guard::{catch_decoder_panic, is_catching_panic};
 pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
 pub use layout::EmbeddingLayout;
 pub use manifest::{
@@ -80,9 +69,6 @@ pub use provenance::{
     COMBINED, CONTRACT_VERSION, KERNELS, KNOWN, LOGIT_TOKENS, ModelName, PACKING, Provenance,
     SCORES, SCORES_POSITIONS, SOURCE, WINDOWS, key,
 };
-pub use quote::{LIST_SHOWN, Quoted, cause, io_text, one_line, path_text, plural};
-pub use refusing::ExitingAllocator;
-pub use regular::{check_fetched, check_regular, is_stream};
 pub use reject::{
     REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList, Renamed,
     no_rejected_rows,
@@ -95,4 +81,3 @@ pub use schema::{Kind, batches_schema, shard_schema};
 pub use sealed::{Sealed, is_sealed, seal};
 pub use sequences::check_sequences;
 pub use short_ids::{ShortIds, asked_by};
-pub use stop::Stop;

@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{ByteDigest, ContentError, Kind, Quoted, RowDigest};
+use crate::{ByteDigest, ContentError, Kind, RowDigest};
+use plmkit_kit::Quoted;
 
 /// The version of the file contract. A reader refuses a file of another version.
 pub const CONTRACT_VERSION: &str = "1";

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::iter;
 
-use crate::Quoted;
+use plmkit_kit::Quoted;
 
 /// Finds the records that asked ids name. An id names the records that have it. If none has it, it names those that have it between
 /// the bars of an id of UniProt or NCBI.

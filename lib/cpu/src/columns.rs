@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 use std::ops::{Deref, Range};
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::Column;
+use plmkit_kit::Stop;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::heads::Contacts;

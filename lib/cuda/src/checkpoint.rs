@@ -3,12 +3,13 @@
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Dtype, Stop};
+use plmkit_contract::Dtype;
 use plmkit_esm2::cuda::{Note, Opening};
 use plmkit_esm2::{
     BIAS, CheckpointTensors, Device as Requested, EMBEDDING_NORM, EsmError, Head, POSITIONS,
     Positions, QKV, QUERY_KEY_NORMS, StoredTensor, WORDS, feed_forward_inputs, layer_name,
 };
+use plmkit_kit::Stop;
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;

@@ -1,8 +1,8 @@
 //! Errors of loading and computing on libtorch.
 
-use plmkit_contract::Fault;
 use plmkit_esm2::EsmError;
 use plmkit_gpu::GpuError;
+use plmkit_kit::Fault;
 use tch::TchError;
 
 /// An error of the model, of libtorch or of plmkit's GPU kernels, as the program is told.
@@ -64,7 +64,7 @@ impl CudaError {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
     use tch::{Device, Kind, Tensor};
 
     use super::*;

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use libloading::Symbol;
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use plmkit_contract::{cause, path_text};
 use plmkit_esm2::cuda::OpeningGpu;
 use plmkit_esm2::{EsmError, ON_THE_CPU};
+use plmkit_kit::{cause, path_text};
 
 /// libtorch for CUDA. Loading it registers its operations.
 const LIBRARY: &str = "libtorch_cuda.so";

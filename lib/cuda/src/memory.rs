@@ -1,6 +1,6 @@
 //! Memory that the system refuses to this library, whose allocator is not the program's.
 
-use plmkit_contract::{Exit, ExitingAllocator};
+use plmkit_kit::{Exit, ExitingAllocator};
 
 /// A refusal ends the program like a kill, with one line and [`Exit::Transient`]; saved work stays saved.
 #[global_allocator]

@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Column, Stop, Widths};
+use plmkit_contract::{Column, Widths};
 use plmkit_esm2::cuda::{MemoryAsked, Pass};
 use plmkit_esm2::{EsmError, KernelKind, Varlen};
+use plmkit_kit::Stop;
 use tch::Tensor;
 
 use crate::CudaError;

@@ -11,8 +11,9 @@ use std::{fs, io, mem};
 
 use plmkit_contract::{
     ByteDigest, COMBINED, CombinedFrom, DATASET_FILE, Kind, ListedDataset, ListedFile, Provenance,
-    Reject, RowDigest, Sealed, Stop, no_rejected_rows, path_text, plural,
+    Reject, RowDigest, Sealed, no_rejected_rows,
 };
+use plmkit_kit::{Stop, path_text, plural};
 use plmkit_store::{EmbeddingsWriter, ListWriter, StoreError, write_report};
 use serde_json::{Value, json};
 

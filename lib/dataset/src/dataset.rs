@@ -6,9 +6,9 @@ use std::{mem, slice};
 
 use plmkit_contract::{
     AliasRow, Column, DATASET_FILE, EmbeddingLayout, KERNELS, Kind, ListedDataset, MANIFEST_FILE,
-    Manifest, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, ShardSummary, Stop,
-    alias_rows,
+    Manifest, PACKING, Provenance, RowDigest, SAMPLE, SCORES, SOURCE, ShardSummary, alias_rows,
 };
+use plmkit_kit::Stop;
 use plmkit_store::{
     RecordListReader, Shard, StoreError, is_absent, read_sealed, read_shard, visible_in,
 };

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, Fault};
 use plmkit_cpu::OutOfMemory;
+use plmkit_kit::{Exit, Failure, Fault};
 use plmkit_store::StoreError;
 
 /// Why a dataset cannot be read or written.

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{DATASET_FILE, MANIFEST_FILE, path_text};
+use plmkit_contract::{DATASET_FILE, MANIFEST_FILE};
+use plmkit_kit::path_text;
 use plmkit_store::{StoreError, files_in, visible_in};
 
 use crate::DatasetError;

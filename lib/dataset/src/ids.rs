@@ -4,7 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::cast::AsArray;
-use plmkit_contract::{ALIASES_FILE, Exit, Fault, KNOWN_FILE, Kind, Quoted, ShortIds, Stop};
+use plmkit_contract::{ALIASES_FILE, KNOWN_FILE, Kind, ShortIds};
+use plmkit_kit::{Exit, Fault, Quoted, Stop};
 
 use crate::{Dataset, DatasetError, Merge};
 

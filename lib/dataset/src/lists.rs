@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
     DATASET_FILE, Kind, ListedFile, MANIFEST_FILE, Manifest, RejectsList, SHARD_PREFIX, SOURCE,
-    Stop, path_text,
 };
+use plmkit_kit::{Stop, path_text};
 use plmkit_store::{
     FileKind, RecordListReader, StoreError, read_byte_digest, read_rejects, read_sealed, visible_in,
 };

@@ -1,6 +1,7 @@
 //! A map of vectors: a sample of the rows on their first two principal components.
 
-use plmkit_contract::{Column, KeyColumns, Pooling, Stop};
+use plmkit_contract::{Column, KeyColumns, Pooling};
+use plmkit_kit::Stop;
 use plmkit_store::StoreError;
 
 use crate::components::components;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 use arrow_select::concat::concat_batches;
-use plmkit_contract::{KeyColumns, Quoted, RowDigest, RowKey, Stop, ordinals as ordinals_of};
+use plmkit_contract::{KeyColumns, RowDigest, RowKey, ordinals as ordinals_of};
+use plmkit_kit::{Quoted, Stop};
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError, check_digest};
 
 use crate::{AskedIds, DatasetError, DatasetPart};

@@ -10,7 +10,8 @@ mod search;
 use std::num::NonZero;
 use std::path::PathBuf;
 
-use plmkit_contract::{Provenance, Stop, key, path_text};
+use plmkit_contract::{Provenance, key};
+use plmkit_kit::{Stop, path_text};
 use plmkit_store::{AtomicFile, TableFormat, TableWriter};
 use serde_json::json;
 

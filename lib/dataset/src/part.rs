@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use plmkit_contract::{
-    EmbeddingLayout, EmbeddingWork, N_WINDOWS, Provenance, RowDigest, SOURCE, ordinals, path_text,
+    EmbeddingLayout, EmbeddingWork, N_WINDOWS, Provenance, RowDigest, SOURCE, ordinals,
 };
+use plmkit_kit::path_text;
 use plmkit_store::{EmbeddingsFile, GroupSummary, StoreError};
 
 use crate::error::DatasetError;

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
-use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, Quoted, Stop, ordinals, peptide_rows};
+use plmkit_contract::{Kind, PEPTIDES_FILE, PeptideRow, ordinals, peptide_rows};
+use plmkit_kit::{Quoted, Stop};
 use plmkit_store::{AtomicFile, StoreError};
 use strum::{Display, EnumMessage, EnumString, VariantArray};
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{COMBINED, DATASET_FILE, SAMPLE, Stop};
+use plmkit_contract::{COMBINED, DATASET_FILE, SAMPLE};
+use plmkit_kit::Stop;
 use plmkit_store::{StoreError, files_in, is_absent, read_input, visible_in};
 use serde::{Deserialize, Serialize};
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type};
 use arrow_array::{ArrayRef, RecordBatch};
-use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, Stop, StoreDtype};
+use plmkit_contract::{ByteDigest, COMBINED, Kind, Provenance, StoreDtype};
+use plmkit_kit::Stop;
 use plmkit_store::{
     AtomicFile, EmbeddingsWriter, StoreError, TableFormat, TableWriter, identify, remove_published,
     verify,

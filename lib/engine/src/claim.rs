@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use plmkit_store::StoreError;
 
 /// Time between two attempts to claim an output.

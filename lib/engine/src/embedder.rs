@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use arrow_array::RecordBatch;
 use plmkit_contract::{
-    AMINO_ACIDS, Column, EmbeddingLayout, Fault, Reason, Reject, Scores, Stop, StoreDtype, Widths,
+    AMINO_ACIDS, Column, EmbeddingLayout, Reason, Reject, Scores, StoreDtype, Widths,
 };
 use plmkit_esm2::{
     Buffer, Buffers, DeviceTimes, Dtype, Esm2, EsmError, KernelKind, Ticket, Varlen,
 };
+use plmkit_kit::{Fault, Stop};
 use plmkit_logs::event::{BatchDone, milliseconds};
 
 use crate::batch::{Batch, ComputedBatch};

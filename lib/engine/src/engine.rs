@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, Fault, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance,
-    SAMPLE, SCORES, SCORES_POSITIONS, SOURCE, Stop, VOCABULARY, WINDOWS, Widths,
+    Column, DESCRIPTION, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SAMPLE,
+    SCORES, SCORES_POSITIONS, SOURCE, VOCABULARY, WINDOWS, Widths,
 };
 use plmkit_esm2::{Device, ModelInfo, set_threads};
+use plmkit_kit::{Fault, Stop};
 use plmkit_store::{StoreError, identify, verify};
 
 use crate::checkpoint::RunFolder;

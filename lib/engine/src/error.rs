@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io;
 
-use plmkit_contract::{Exit, Failure, Fault};
 use plmkit_esm2::EsmError;
+use plmkit_kit::{Exit, Failure, Fault};
 use plmkit_store::StoreError;
 
 /// Why a run failed.

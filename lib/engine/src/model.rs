@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use plmkit_contract::{Column, Fault, Stop, path_text};
+use plmkit_contract::Column;
 use plmkit_esm2::{Esm2, EsmError, Isa, LoadTimes, ModelInfo, describe};
+use plmkit_kit::{Fault, Stop, path_text};
 use plmkit_store::{AtomicFile, StoreError, read_input};
 
 use crate::config::RunConfig;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use serde::Serialize;
 
 use crate::scores::{amino_acid_logits, log_softmax};

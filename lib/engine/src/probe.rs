@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::Path;
 
-use plmkit_contract::{BatchSize, Column, Provenance, Stop, path_text};
+use plmkit_contract::{BatchSize, Column, Provenance};
 use plmkit_esm2::{Esm2, EsmError, ModelInfo, Varlen};
+use plmkit_kit::{Stop, path_text};
 use plmkit_logs::Timestamp;
 use plmkit_logs::event::{Event, EventWriter, Probed};
 use plmkit_store::{AtomicFile, StoreError, read_sealed, write_sealed};

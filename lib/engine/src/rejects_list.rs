@@ -3,7 +3,8 @@
 //! The output records the digest of its list, so neither can be mistaken for that of another run. An empty list has no file: the
 //! digest says that nothing was rejected.
 
-use plmkit_contract::{Reject, path_text};
+use plmkit_contract::Reject;
+use plmkit_kit::path_text;
 use plmkit_store::{ListWriter, StoreError, read_rejects, remove_published, remove_unfinished};
 
 use crate::checkpoint::RunFolder;

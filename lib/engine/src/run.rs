@@ -2,8 +2,8 @@
 
 use std::time::Instant;
 
-use plmkit_contract::{Stop, path_text};
 use plmkit_esm2::{Dtype, Esm2, LoadTimes};
+use plmkit_kit::{Stop, path_text};
 use plmkit_logs::event::{Outcome, RunStarted, milliseconds};
 use plmkit_store::AtomicFile;
 use serde_json::json;

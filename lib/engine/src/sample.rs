@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{Column, Stop, Widths};
+use plmkit_contract::{Column, Widths};
 use plmkit_esm2::{Buffer, Dtype, Esm2, EsmError, Varlen};
+use plmkit_kit::Stop;
 
 use crate::error::EngineError;
 use crate::inputs::RunInputs;

@@ -15,8 +15,9 @@ mod weight_file;
 
 use std::path::Path;
 
-use plmkit_contract::{Dtype, Exit, Stop, seal};
+use plmkit_contract::{Dtype, seal};
 use plmkit_cpu::Isa;
+use plmkit_kit::{Exit, Stop};
 use rayon::ThreadPool;
 
 use crate::config::ModelConfig;

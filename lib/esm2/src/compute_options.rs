@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use plmkit_contract::{Dtype, Exit, Fault};
+use plmkit_contract::Dtype;
 use plmkit_cpu::{CPU_DTYPES, Isa};
+use plmkit_kit::{Exit, Fault};
 
 use crate::config::ModelConfig;
 use crate::cuda;

@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use plmkit_contract::{Dtype, Stop};
+use plmkit_contract::Dtype;
 use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
+use plmkit_kit::Stop;
 
 use crate::buffers::Buffer;
 use crate::cuda::Pass;

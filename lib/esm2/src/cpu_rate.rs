@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Dtype, ModelShape, Stop};
+use plmkit_contract::{Dtype, ModelShape};
 use plmkit_cpu::{Collector, Encoder, Isa, Layer, LayerNorm, Readout, Weights};
+use plmkit_kit::Stop;
 
 use crate::error::EsmError;
 use crate::pool::threads;

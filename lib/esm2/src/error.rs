@@ -4,8 +4,9 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, Fault, NoSuchLayer, exit_of_system, io_text, one_line};
+use plmkit_contract::NoSuchLayer;
 use plmkit_cpu::ForwardError;
+use plmkit_kit::{Exit, Failure, Fault, exit_of_system, io_text, one_line};
 use serde::{Deserialize, Serialize};
 
 use crate::device::Device;

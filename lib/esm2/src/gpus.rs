@@ -174,7 +174,7 @@ fn list_names(gpus: &[Gpu]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::Column;
+use plmkit_kit::Stop;
 
 use crate::checkpoint;
 use crate::compute_options::check_widths;

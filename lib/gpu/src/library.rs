@@ -1,7 +1,7 @@
 //! Loads the libraries of CUDA at run time.
 
 use libloading::Library;
-use plmkit_contract::cause;
+use plmkit_kit::cause;
 
 use crate::error::GpuError;
 

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 use libloading::os::unix::{self, RTLD_GLOBAL, RTLD_NOW};
-use plmkit_contract::{cause, io_text, path_text};
+use plmkit_kit::{cause, io_text, path_text};
 
 use crate::GpuError;
 use crate::library::{call, functions, open};

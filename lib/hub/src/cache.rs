@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Fault, Stop, path_text};
+use plmkit_kit::{Exit, Fault, Stop, path_text};
 
 use crate::content::{self, verified_list};
 use crate::files;
@@ -68,7 +68,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use plmkit_contract::Failure;
+    use plmkit_kit::Failure;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use std::io::{self, Read, Write as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Fault, Stop, check_regular};
+use plmkit_kit::{Exit, Fault, Stop, check_regular};
 use sha1::{Digest as _, Sha1};
 use sha2::{Digest as _, Sha256};
 

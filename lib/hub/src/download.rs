@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::{Fault, Stop, catch_decoder_panic, one_line};
+use plmkit_kit::{Fault, Stop, catch_decoder_panic, one_line};
 
 use crate::fetch::{DownloadEvent, fetch};
 use crate::{HubError, ModelId, Settings};
@@ -91,7 +91,7 @@ fn check_access(settings: &Settings) -> Result<(), HubError> {
 mod tests {
     use std::fmt::Write as _;
 
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
 

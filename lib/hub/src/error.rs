@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use plmkit_contract::{Exit, Failure, Fault, io_text, one_line, path_text};
+use plmkit_kit::{Exit, Failure, Fault, io_text, one_line, path_text};
 
 /// Why a name of a model leads to no files. Messages begin with the model, path, URL or variable that they are about.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{MODEL_JSON_BYTES, io_text, is_weight_index};
+use plmkit_contract::{MODEL_JSON_BYTES, is_weight_index};
+use plmkit_kit::io_text;
 use serde_json::Value;
 use ureq::Body;
 use ureq::http::{HeaderMap, Response};

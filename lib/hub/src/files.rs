@@ -6,8 +6,9 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use plmkit_contract::{
-    FIRST_RELEASE, MODEL_JSON_BYTES, Quoted, WEIGHT_FILES, is_weight_index, parse_weight_index,
+    FIRST_RELEASE, MODEL_JSON_BYTES, WEIGHT_FILES, is_weight_index, parse_weight_index,
 };
+use plmkit_kit::Quoted;
 
 use crate::content;
 

@@ -23,7 +23,7 @@ pub use id::ModelId;
 pub use name::model_name;
 pub use settings::Settings;
 
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 
 /// Returns the folder or file of `model`.
 ///
@@ -36,7 +36,7 @@ use plmkit_contract::Stop;
 /// [`HubError::Refused`] if the cache lacks files of the model and nothing may be fetched, otherwise the error of the download.
 ///
 /// ```
-/// use plmkit_contract::Stop;
+/// use plmkit_kit::Stop;
 /// use plmkit_hub::{Settings, resolve};
 /// let cache = tempfile::tempdir()?;
 /// let settings = Settings { cache: Some(cache.path().to_owned()), ..Settings::default() };

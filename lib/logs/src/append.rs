@@ -123,7 +123,7 @@ fn cut_torn_line(mut file: File, magic: &[u8]) -> io::Result<Option<(File, u64)>
 mod tests {
     use std::fs;
 
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
 

@@ -1,6 +1,6 @@
 //! Progress messages of a run: how fast it goes, how full its batches are, and what share of the time the device waits.
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 
 use crate::event::Totals;
 use crate::thresholds::{PACKING_MILD_BELOW, QUEUE_STARVED_ABOVE};

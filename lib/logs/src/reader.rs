@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::one_line;
+use plmkit_kit::one_line;
 use plmkit_store::StoreError;
 
 use crate::Timestamp;

@@ -9,11 +9,11 @@ use plmkit_cli::{
     Fault, NamedPath, ProgressDisplay, ProgressMode, Stop, default_threads, ensure_distinct,
     ensure_no_stream, ensure_same_kind, variant,
 };
-use plmkit_contract::{path_text, plural};
 use plmkit_dataset::{
     Dataset, DatasetError, HIT_COLUMNS, Metric, NeighboursConfig, Plan, check_outside, has_shards,
     neighbours,
 };
+use plmkit_kit::{path_text, plural};
 use plmkit_store::{FileKind, Replaceable, TableFormat, is_line_of};
 
 /// Opens a dataset whose validation has passed, or those of the samples in a folder of results, of which no file is an output. No output

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, NamedPath, Stop, file, print};
-use plmkit_contract::{Quoted, path_text, plural};
 use plmkit_dataset::{Sites, Table, Unscored, check_outside};
+use plmkit_kit::{Quoted, path_text, plural};
 use plmkit_sequence::Source;
 use plmkit_store::{AtomicFile, Replaceable, StoreError, read_input};
 

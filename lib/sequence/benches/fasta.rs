@@ -7,7 +7,7 @@ use std::path::Path;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use plmkit_sequence::{FastaReader, Limits};
 
 const PROTEINS: &str = concat!(

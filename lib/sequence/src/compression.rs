@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use flate2::bufread::GzDecoder;
-use plmkit_contract::path_text;
+use plmkit_kit::path_text;
 
 use crate::input::shown;
 

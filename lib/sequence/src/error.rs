@@ -4,7 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Exit, Failure, Quoted, UnknownResidue, io_text, path_text};
+use plmkit_contract::UnknownResidue;
+use plmkit_kit::{Exit, Failure, Quoted, io_text, path_text};
 use plmkit_store::StoreError;
 
 use crate::compression::Compression;

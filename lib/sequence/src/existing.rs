@@ -3,7 +3,8 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance, Stop};
+use plmkit_contract::{Kind, MANIFEST_FILE, Manifest, Provenance};
+use plmkit_kit::Stop;
 use plmkit_store::{
     FileKind, StoreError, UnfinishedFolder, read_byte_digest, read_sealed, verify_file,
 };

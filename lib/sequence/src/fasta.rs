@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use memchr::{memchr2, memrchr_iter};
-use plmkit_contract::{InputSummary, Quoted, Stop};
+use plmkit_contract::InputSummary;
+use plmkit_kit::{Quoted, Stop};
 use plmkit_store::FileKind;
 
 use crate::block::{FastaBlock, Limits, newlines};
@@ -21,7 +22,7 @@ const EXPLAINED_BYTES: u64 = 1 << 30;
 /// Reads one input in blocks of whole records. Do not use the reader after an error.
 ///
 /// ```
-/// use plmkit_contract::Stop;
+/// use plmkit_kit::Stop;
 /// use plmkit_sequence::{FastaReader, Limits};
 /// # let folder = tempfile::tempdir()?;
 /// # let path = folder.path().join("a.fasta");

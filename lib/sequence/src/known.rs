@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plmkit_contract::{
-    DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile, Quoted,
-    Stop, path_text,
+    DATASET_FILE, EmbeddingWork, KnownDataset, KnownSummary, ListedDataset, ListedFile,
 };
+use plmkit_kit::{Quoted, Stop, path_text};
 use plmkit_store::{EmbeddingsFile, StoreError, read_sealed};
 use serde_json::{Value, json};
 

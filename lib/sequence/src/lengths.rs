@@ -1,6 +1,7 @@
 //! The lengths of the rows that a set of shards would have.
 
-use plmkit_contract::{SPECIAL_TOKENS, Stop};
+use plmkit_contract::SPECIAL_TOKENS;
+use plmkit_kit::Stop;
 use plmkit_store::StoreError;
 
 use crate::assignment::Assigner;

@@ -1,6 +1,6 @@
 //! Tells the lines of a sequence from other text.
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 
 /// The sizes of blocks that blanks may divide residues into: ten, as the public databases do, or one, as models of transformers
 /// want them. A block of three may be `Met`, and one of another size a word.

@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Manifest, Stop, path_text};
+use plmkit_contract::Manifest;
+use plmkit_kit::{Stop, path_text};
 use plmkit_store::{AtomicFile, StoreError, UnfinishedFolder};
 use rayon::{ScopeFifo, ThreadPoolBuilder};
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plmkit_contract::{
-    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE,
-    RENAMED_FILE, Stop, path_text,
+    ALIASES_FILE, KNOWN_FILE, Kind, ListedFile, Manifest, PEPTIDES_FILE, REJECTS_FILE, RENAMED_FILE,
 };
+use plmkit_kit::{Stop, path_text};
 use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError, UnfinishedFolder};
 use rayon::ScopeFifo;
 

@@ -9,7 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use memchr::memchr;
-use plmkit_contract::{Stop, check_fetched, content_digest};
+use plmkit_contract::content_digest;
+use plmkit_kit::{Stop, check_fetched};
 use plmkit_store::StoreError;
 
 use crate::compression::{Compression, MAGIC_LEN};

@@ -12,7 +12,8 @@ use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::writer::FileWriter;
 use arrow_ipc::{Block, root_as_footer};
 use arrow_schema::{Schema, SchemaRef};
-use plmkit_contract::{ByteDigest, Kind, Labels, Provenance, RowDigest, Stop, batches_schema, key};
+use plmkit_contract::{ByteDigest, Kind, Labels, Provenance, RowDigest, batches_schema, key};
+use plmkit_kit::Stop;
 
 use crate::checksums::{Checksums, Format};
 use crate::parquet::check_digest;

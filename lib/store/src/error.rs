@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use arrow_schema::ArrowError;
 use parquet::errors::ParquetError;
-use plmkit_contract::{ContentError, Exit, Failure, Stop, io_text, one_line, path_text};
+use plmkit_contract::ContentError;
+use plmkit_kit::{Exit, Failure, Stop, io_text, one_line, path_text};
 
 /// Why a file could not be read or written. Every message but the last starts with the path.
 #[derive(Debug, thiserror::Error)]
@@ -227,7 +228,7 @@ fn on_one_line(text: &str) -> String {
 mod tests {
     use std::io::Write as _;
 
-    use plmkit_contract::exit_of;
+    use plmkit_kit::exit_of;
 
     use super::*;
 

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use plmkit_contract::{Kind, Provenance, RowDigest, Stop};
+use plmkit_contract::{Kind, Provenance, RowDigest};
+use plmkit_kit::Stop;
 
 use crate::parquet::ParquetFile;
 use crate::{BatchesFile, StoreError, remove_unfinished};

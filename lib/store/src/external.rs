@@ -13,7 +13,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::errors::Result as ParquetResult;
 use parquet::file::reader::{ChunkReader, Length};
-use plmkit_contract::{catch_decoder_panic, key, plural};
+use plmkit_contract::key;
+use plmkit_kit::{catch_decoder_panic, plural};
 
 use crate::StoreError;
 use crate::input::open_input;

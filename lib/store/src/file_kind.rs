@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use plmkit_contract::{
-    DATASET_FILE, Kind, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, is_stream, key,
+    DATASET_FILE, Kind, MANIFEST_FILE, REJECTS_FILE, REJECTS_HEADER, RENAMED_HEADER, key,
 };
+use plmkit_kit::is_stream;
 use strum::EnumProperty;
 
 use crate::StoreError;

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 
 use crate::{StoreError, open_input, read_columns};
 

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use plmkit_contract::{ByteDigest, check_fetched, check_regular};
+use plmkit_contract::ByteDigest;
+use plmkit_kit::{check_fetched, check_regular};
 
 use crate::StoreError;
 

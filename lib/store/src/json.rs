@@ -4,7 +4,8 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-use plmkit_contract::{Sealed, is_stream};
+use plmkit_contract::Sealed;
+use plmkit_kit::is_stream;
 use serde::Serialize;
 
 use crate::input::read_input;
@@ -59,7 +60,8 @@ pub fn read_sealed<T: Sealed>(path: &Path) -> Result<T, StoreError> {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Exit, Failure, Manifest};
+    use plmkit_contract::Manifest;
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
 

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use plmkit_contract::path_text;
+use plmkit_kit::path_text;
 
 use crate::StoreError;
 use crate::input::remove_if_exists;
@@ -223,7 +223,7 @@ pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
 

@@ -18,9 +18,8 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::{FileMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
-use plmkit_contract::{
-    DATASET, DESCRIPTION, Kind, Provenance, Quoted, REPRESENTATIVE, RowDigest, SAMPLE, Stop,
-};
+use plmkit_contract::{DATASET, DESCRIPTION, Kind, Provenance, REPRESENTATIVE, RowDigest, SAMPLE};
+use plmkit_kit::{Quoted, Stop};
 
 use crate::StoreError;
 use crate::checksums::Format;

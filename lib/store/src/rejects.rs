@@ -8,9 +8,9 @@ use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use plmkit_contract::{
-    ByteDigest, LIST_SHOWN, Quoted, REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason,
-    Reject, RejectsList, one_line,
+    ByteDigest, REJECTED_ROWS_HEADER, REJECTS_HEADER, RENAMED_HEADER, Reason, Reject, RejectsList,
 };
+use plmkit_kit::{LIST_SHOWN, Quoted, one_line};
 
 use serde::Serialize;
 

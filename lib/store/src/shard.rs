@@ -13,9 +13,10 @@ use arrow_schema::{DataType, Field};
 use parquet::errors::ParquetError;
 use parquet::file::properties::EnabledStatistics;
 use plmkit_contract::{
-    DESCRIPTION, KeyColumns, Kind, Labels, Provenance, Quoted, RowDigest, RowsBuilder, SAMPLE,
+    DESCRIPTION, KeyColumns, Kind, Labels, Provenance, RowDigest, RowsBuilder, SAMPLE,
     SequenceDigest, ShardRow, batches_schema, shard_schema, tokenize,
 };
+use plmkit_kit::Quoted;
 
 use crate::packed_groups::PackedGroups;
 use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};

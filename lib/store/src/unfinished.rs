@@ -19,7 +19,8 @@ use std::thread::{self, JoinHandle};
 use arrow_array::RecordBatch;
 use bytes::Bytes;
 use parquet::errors::ParquetError;
-use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest, Stop};
+use plmkit_contract::{EmbeddingLayout, Kind, Provenance, RowDigest};
+use plmkit_kit::Stop;
 use rustix::fs::{Advice, fadvise};
 
 use crate::checksums::{End, Format, bytes};

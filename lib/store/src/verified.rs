@@ -13,7 +13,7 @@ use bytes::buf::Reader;
 use bytes::{Buf, Bytes};
 use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use rustix::buffer::spare_capacity;
 use rustix::io::{Errno, pread};
 

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use nvml_wrapper::Nvml;
-use plmkit_contract::cause;
+use plmkit_kit::cause;
 use plmkit_logs::{GpuSample, Timestamp, boot_id, boot_seconds};
 use serde::Serialize;
 use tracing::dispatcher::{self, Dispatch};

@@ -5,7 +5,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 
 use crate::Sampler;
 use plmkit_logs::gpu_csv::GpuCsvWriter;

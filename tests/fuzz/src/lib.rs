@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use plmkit_contract::{Exit, Failure, Stop};
+use plmkit_kit::{Exit, Failure, Stop};
 use plmkit_esm2::{Esm2, ComputeOptions};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tempfile::TempDir;

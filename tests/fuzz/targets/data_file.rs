@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::{Kind, Stop};
+use plmkit_contract::Kind;
+use plmkit_kit::Stop;
 use plmkit_fuzz::{as_file, judged};
 use plmkit_store::{
     RecordListReader, BatchesFile, EmbeddingsFile, EmbeddingsReader, StoreError, read_shard,

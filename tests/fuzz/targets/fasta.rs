@@ -7,7 +7,8 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use libfuzzer_sys::fuzz_target;
-use plmkit_contract::{ShardRow, Stop};
+use plmkit_contract::ShardRow;
+use plmkit_kit::Stop;
 use plmkit_fuzz::{as_file, judged};
 use plmkit_sequence::{
     FastaReader, InvalidPolicy, Limits, LongPolicy, Outcome, Policy, Record, Records, ShardError,

@@ -4,8 +4,9 @@
 //! the product of the mean goes into the bias, at no cost for a batch. Where a normalisation gives `x`, its bias gives up the mean:
 //! what is rounded is smaller then.
 
-use plmkit_contract::{Stop, tokenize};
+use plmkit_contract::tokenize;
 use plmkit_esm2::{EsmError, Varlen};
+use plmkit_kit::Stop;
 use tch::{Kind, Tensor};
 
 use crate::CudaError;

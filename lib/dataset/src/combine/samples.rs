@@ -1,6 +1,7 @@
 //! Datasets of several samples as one: the ordinals of each follow those of the one before.
 
-use plmkit_contract::{ListedDataset, SAMPLE, path_text, plural};
+use plmkit_contract::{ListedDataset, SAMPLE};
+use plmkit_kit::{path_text, plural};
 use serde_json::{Map, Value, json};
 
 use super::Combining;

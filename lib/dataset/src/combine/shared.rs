@@ -11,9 +11,9 @@ use arrow_select::interleave::interleave_record_batch;
 use arrow_select::take::take;
 use plmkit_contract::{
     AliasRow, DESCRIPTION, EmbeddingWork, KEY_COLUMNS, KeyColumns, Kind, KnownDataset,
-    ListedDataset, MANIFEST_FILE, Quoted, Reject, RowDigest, RowKey, RowsBuilder, SAMPLE, Stop,
-    alias_rows, plural,
+    ListedDataset, MANIFEST_FILE, Reject, RowDigest, RowKey, RowsBuilder, SAMPLE, alias_rows,
 };
+use plmkit_kit::{Quoted, Stop, plural};
 use plmkit_store::EmbeddingsWriter;
 use serde_json::{Value, json};
 

@@ -6,8 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use arrow_array::RecordBatch;
 use arrow_buffer::ScalarBuffer;
-use plmkit_contract::{Dtype, KeyColumns, Quoted, SequenceDigest, Stop};
+use plmkit_contract::{Dtype, KeyColumns, SequenceDigest};
 use plmkit_cpu::{Isa, Weights};
+use plmkit_kit::{Quoted, Stop};
 
 use super::metric::{Metric, Vector, dot};
 use super::nearest::Hit;

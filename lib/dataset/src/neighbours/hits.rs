@@ -6,7 +6,8 @@ use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt32Array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use arrow_select::concat::concat_batches;
 use arrow_select::take::take;
-use plmkit_contract::{COMBINED, DESCRIPTION, EmbeddingWork, KeyColumns, SAMPLE, Stop};
+use plmkit_contract::{COMBINED, DESCRIPTION, EmbeddingWork, KeyColumns, SAMPLE};
+use plmkit_kit::Stop;
 
 use super::block::{Queries, Source};
 use super::metric::Metric;

@@ -2,7 +2,7 @@
 
 use std::num::NonZero;
 
-use plmkit_contract::{Stop, plural};
+use plmkit_kit::{Stop, plural};
 
 use super::NeighboursConfig;
 use super::block::{QUERIES, Source};

@@ -8,8 +8,8 @@ use std::iter;
 use std::num::NonZero;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::Stop;
 use plmkit_cpu::{Epilogue, Rows, RowsMut, product_error};
+use plmkit_kit::Stop;
 use plmkit_store::StoreError;
 use rayon::ThreadPoolBuilder;
 use rayon::prelude::*;

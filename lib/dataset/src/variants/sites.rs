@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use arrow_array::RecordBatch;
-use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Quoted, Reason, Stop};
+use plmkit_contract::{AMINO_ACIDS, Column, KeyColumns, Kind, Reason};
+use plmkit_kit::{Quoted, Stop};
 use plmkit_store::StoreError;
 
 use super::Table;

@@ -3,7 +3,8 @@
 use std::iter;
 
 use csv::{StringRecord, WriterBuilder};
-use plmkit_contract::{LIST_SHOWN, Quoted, ShortIds, one_line};
+use plmkit_contract::ShortIds;
+use plmkit_kit::{LIST_SHOWN, Quoted, one_line};
 use plmkit_store::{IdValue, read_records};
 
 use super::variant::{Unscored, Variant, hgvs_start};

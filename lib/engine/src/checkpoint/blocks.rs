@@ -12,7 +12,8 @@ use std::time::Instant;
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt32Type;
-use plmkit_contract::{Provenance, Reject, RowDigest, Stop, ordinals, path_text};
+use plmkit_contract::{Provenance, Reject, RowDigest, ordinals};
+use plmkit_kit::{Stop, path_text};
 use plmkit_store::{AtomicFile, EmbeddingsWriter, StoreError, UnfinishedEmbeddings, remove_file};
 
 use super::block::{OutputBlock, RETRYABLE, open_part};

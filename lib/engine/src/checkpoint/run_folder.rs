@@ -4,7 +4,7 @@ use std::fs::{self, DirEntry};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use plmkit_contract::{Quoted, path_text};
+use plmkit_kit::{Quoted, path_text};
 use plmkit_store::{
     AtomicFile, Lock, StoreError, UnfinishedEmbeddings, UnfinishedFolder, hidden_name, remove_file,
     remove_unfinished, strip_temporary_suffix,

@@ -1,6 +1,7 @@
 //! Whether the windows of proteins come in an order in which they can be stitched.
 
-use plmkit_contract::{Quoted, RowSpan, residue_of};
+use plmkit_contract::{RowSpan, residue_of};
+use plmkit_kit::Quoted;
 use plmkit_store::PackedBatch;
 
 /// Checks the windows of proteins, batch after batch: starts rise, there is no gap, and at most one protein is unfinished at the

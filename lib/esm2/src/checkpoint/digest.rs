@@ -1,7 +1,8 @@
 //! The digests of a model: BLAKE3 of everything that its vectors depend on.
 
 use blake3::Hasher;
-use plmkit_contract::{Stop, is_sealed};
+use plmkit_contract::is_sealed;
+use plmkit_kit::Stop;
 use serde::{Deserialize, Serialize};
 
 use super::format::check_sums;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Exit, FIRST_RELEASE, MODEL_JSON_BYTES, Quoted, WEIGHT_FILES, is_weight_index,
-    parse_weight_index,
+    FIRST_RELEASE, MODEL_JSON_BYTES, WEIGHT_FILES, is_weight_index, parse_weight_index,
 };
+use plmkit_kit::{Exit, Quoted};
 
 use super::weight_file::{WeightFile, open};
 use crate::config::{ModelConfig, check_weights};

@@ -1,6 +1,6 @@
 //! Names of tensors in messages, and what those of a foreign checkpoint tell of its origin.
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 
 /// Says what the tensor of an adapter that is not merged is, if it is one.
 pub(super) fn adapter(name: &str) -> Option<String> {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use plmkit_contract::Stop;
+use plmkit_kit::Stop;
 use rayon::prelude::*;
 use safetensors::tensor::Metadata;
 use safetensors::{SafeTensorError, SafeTensors};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use plmkit_contract::{Quoted, path_text};
+use plmkit_kit::{Quoted, path_text};
 
 use super::folder::{check_json, described_in, model_folder, read_config, weight_files};
 use super::foreign::{adapter, common_prefix, foreign_prefix, list_names};

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 use serde_json::{Map, Value};
 
 use super::folder::check_json;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use memmap2::{Mmap, UncheckedAdvice};
-use plmkit_contract::{Exit, check_fetched, check_regular};
+use plmkit_kit::{Exit, check_fetched, check_regular};
 
 use crate::error::EsmError;
 
@@ -116,8 +116,8 @@ mod tests {
         fs::write(&path, b"changed").unwrap();
         let error = file.check_unchanged().unwrap_err();
         assert!(error.to_string().ends_with("changed while it was read"));
-        let exit = plmkit_contract::Failure::exit(&error);
-        assert_eq!(exit, plmkit_contract::Exit::Transient);
+        let exit = plmkit_kit::Failure::exit(&error);
+        assert_eq!(exit, plmkit_kit::Exit::Transient);
     }
 
     /// KiB of a mapped file that are in this process's memory.

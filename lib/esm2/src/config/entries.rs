@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use plmkit_contract::{EOS, MASK, Quoted};
+use plmkit_contract::{EOS, MASK};
+use plmkit_kit::Quoted;
 use serde_json::{Map, Value};
 
 use crate::rope::ROPE_BASE;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
-use plmkit_contract::{Exit, Fault, cause, check_regular, io_text, path_text};
+use plmkit_kit::{Exit, Fault, cause, check_regular, io_text, path_text};
 
 use super::interface::{Functions, OpeningGpu, VERSION, Version};
 use crate::error::{EsmError, ON_THE_CPU};

@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::Arc;
 
-use plmkit_contract::{Fault, Stop};
+use plmkit_kit::{Fault, Stop};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -6,11 +6,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use half::{bf16, f16};
-use plmkit_contract::{Column, Exit, Failure, Stop, seal};
+use plmkit_contract::{Column, seal};
 use plmkit_esm2::{
     ComputeOptions, Dtype as Type, Esm2, EsmError, Head, LoadTimes, ModelInfo, describe,
     set_threads,
 };
+use plmkit_kit::{Exit, Failure, Stop};
 use safetensors::Dtype;
 
 use crate::support::torch_file::{large_archive, torch_file, torch_file_as};

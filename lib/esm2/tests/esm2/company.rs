@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
-use plmkit_contract::{Column, Exit, Failure, Pooling, Stop};
+use plmkit_contract::{Column, Pooling};
 use plmkit_esm2::{Dtype, Esm2, set_threads};
+use plmkit_kit::{Exit, Failure, Stop};
 
 use crate::support::{Pack, Protein, model_tiny, proteins, relative_error};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use half::{bf16, f16};
-use plmkit_contract::{Exit, Failure};
 use plmkit_esm2::EsmError;
+use plmkit_kit::{Exit, Failure};
 use safetensors::Dtype;
 use serde_json::json;
 use tempfile::TempDir;

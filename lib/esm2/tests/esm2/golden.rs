@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use plmkit_contract::{Column, Pooling, Stop};
+use plmkit_contract::{Column, Pooling};
 use plmkit_esm2::{Dtype, Esm2};
+use plmkit_kit::Stop;
 use safetensors::SafeTensors;
 
 use crate::support::{Pack, Protein, ROUNDING, cosine, load, protein, relative_error, test_data};

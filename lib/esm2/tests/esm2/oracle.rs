@@ -1,7 +1,8 @@
 //! The model against ESM-2 written out in f64, for sequences that no golden file holds.
 
-use plmkit_contract::{Column, Stop};
+use plmkit_contract::Column;
 use plmkit_esm2::Dtype;
+use plmkit_kit::Stop;
 use plmkit_reference::{Checkpoint, Matrix, Outputs, Real, Reference, flat};
 
 use crate::support::{Pack, ROUNDING, model_tiny, proteins, relative_error, test_data};

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use plmkit_contract::{Column, Exit, Failure, Stop};
+use plmkit_contract::Column;
 use plmkit_esm2::{ComputeOptions, Dtype as Type, Esm2, Kernels};
 use plmkit_esm2::{Isa, ModelConfig};
+use plmkit_kit::{Exit, Failure, Stop};
 use safetensors::Dtype;
 use serde_json::json;
 

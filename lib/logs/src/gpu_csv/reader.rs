@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::Cursor;
 
 use csv::{Reader, ReaderBuilder, StringRecord, Terminator};
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 
 use crate::gpu_sample::ReadColumn;
 use crate::{GpuSample, LineParser, LogReader, METRICS, Timestamp};
@@ -136,7 +136,7 @@ fn check(sample: &GpuSample) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use plmkit_contract::{Exit, Failure};
+    use plmkit_kit::{Exit, Failure};
 
     use super::*;
     use crate::gpu_csv::HEADER;

@@ -1,7 +1,7 @@
 //! Runs the program and prints its messages.
 
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::path_text;
+use plmkit_kit::path_text;
 use plmkit_sequence::{ShardConfig, make_shards};
 
 use super::args::Args;

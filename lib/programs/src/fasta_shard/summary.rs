@@ -2,9 +2,8 @@
 
 use std::fmt::Display;
 
-use plmkit_contract::{
-    LONG_SHARD_PREFIX, Manifest, ShardSummary, TranslationSummary, path_text, plural,
-};
+use plmkit_contract::{LONG_SHARD_PREFIX, Manifest, ShardSummary, TranslationSummary};
+use plmkit_kit::{path_text, plural};
 use plmkit_sequence::ShardTarget;
 
 /// Formats the numbers of records, rejects, changes and shards on one line.

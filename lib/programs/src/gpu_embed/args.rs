@@ -13,12 +13,11 @@ use plmkit_cli::{
     default_threads, ensure_distinct, ensure_no_stream, ensure_same_kind, file, files_of, interval,
     lists_of, variant,
 };
-use plmkit_contract::{
-    ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype, path_text, plural,
-};
+use plmkit_contract::{ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDtype};
 use plmkit_engine::{Injection, Job, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::model_name;
+use plmkit_kit::{path_text, plural};
 use plmkit_store::{FileKind, Replaceable};
 use strum::VariantNames;
 

@@ -20,9 +20,10 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, PARENT_VARIABLE, Program, Stop, parse};
-use plmkit_contract::{MANIFEST_FILE, Manifest, ShardSummary, path_text};
+use plmkit_contract::{MANIFEST_FILE, Manifest, ShardSummary};
 use plmkit_engine::RunProgress;
 use plmkit_esm2::{CUDA_VISIBLE_DEVICES, WorkerGpu};
+use plmkit_kit::path_text;
 use plmkit_store::read_sealed;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};

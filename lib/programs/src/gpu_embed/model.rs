@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use plmkit_cli::{ProgressDisplay, Stop};
-use plmkit_contract::{ModelName, path_text};
+use plmkit_contract::ModelName;
 use plmkit_hub::{DownloadEvent, HubError, Settings, model_name, resolve};
+use plmkit_kit::path_text;
 
 use super::args::Args;
 

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop, on_abort};
-use plmkit_contract::{BatchSize, Provenance, path_text, plural};
+use plmkit_contract::{BatchSize, Provenance};
 use plmkit_engine::{EmbedSummary, Engine, Job, RunOutcome, RunProgress};
 use plmkit_esm2::EsmError;
 use plmkit_hub::HubError;
+use plmkit_kit::{path_text, plural};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::read_rejects;
 use plmkit_telemetry::{Recorder, Sampler};

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Exit, Fault, print};
-use plmkit_contract::{Dtype, Manifest, ModelShape, Outputs, Scores, path_text};
+use plmkit_contract::{Dtype, Manifest, ModelShape, Outputs, Scores};
 use plmkit_esm2::read_config;
 use plmkit_estimate::{
     Estimate, Lengths, Measured, PEAK_SHARE, Plan, shares_of_peaks, tensor_memory,
 };
+use plmkit_kit::path_text;
 use plmkit_logs::event::EventLines;
 use plmkit_store::{FileKind, ShardReader, StoreError, read_sealed, write_json};
 use plmkit_telemetry::devices::DEFAULT_DEVICES;

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::{io_text, path_text};
+use plmkit_kit::{io_text, path_text};
 use plmkit_logs::gpu_csv::GpuCsvWriter;
 use plmkit_store::StoreError;
 use plmkit_telemetry::command::{Forwarder, wait_for_end};

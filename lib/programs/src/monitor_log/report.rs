@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use plmkit_cli::{
     Exit, Fault, NamedPath, ensure_distinct, ensure_reports, files_of, lists_of, print,
 };
-use plmkit_contract::{Failure, path_text};
+use plmkit_kit::{Failure, path_text};
 use plmkit_logs::event::EventLines;
 use plmkit_logs::gpu_csv::GpuCsvLines;
 use plmkit_logs::{LineParser, LogReader, Timestamp, log_name, logs_below};

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use plmkit_contract::{CONTRACT_VERSION, Provenance, plural};
+use plmkit_contract::{CONTRACT_VERSION, Provenance};
+use plmkit_kit::plural;
 use plmkit_logs::Tier;
 use plmkit_logs::thresholds::PACKING_MILD_BELOW;
 use plmkit_pack::{PackingReport, PaddedCost};

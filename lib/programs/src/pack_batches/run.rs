@@ -5,8 +5,8 @@ use std::path::Path;
 use plmkit_cli::{Exit, Fault, Program, Stop};
 use plmkit_contract::{
     DESCRIPTION, KNOWN, Kind, Labels, Provenance, SAMPLE, SOURCE, SPECIAL_TOKENS, WINDOWS,
-    path_text,
 };
+use plmkit_kit::path_text;
 use plmkit_logs::Tier;
 use plmkit_pack::{PackingReport, pack};
 use plmkit_store::{BatchesWriter, ShardReader, StoreError, identify, verify, write_json};

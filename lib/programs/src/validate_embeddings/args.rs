@@ -9,8 +9,8 @@ use plmkit_check::parse_share;
 use plmkit_cli::{
     Common, Fault, NamedPath, Program, ensure_distinct, ensure_reports, file, files_of, lists_of,
 };
-use plmkit_contract::path_text;
 use plmkit_dataset::{dataset_folder, own_files};
+use plmkit_kit::path_text;
 
 use super::dataset::dataset_files;
 use super::lists::without_lists;

@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use plmkit_cli::{Exit, Fault, Stop, ensure_no_stream, files_of};
 use plmkit_contract::{
     DATASET_FILE, ListedDataset, MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, RecordCounts,
-    Sealed, io_text,
+    Sealed,
 };
 use plmkit_dataset::{Dataset, embeddings_of, has_shards, stray_of};
+use plmkit_kit::io_text;
 use plmkit_store::{files_in, read_byte_digest, read_input, write_report};
 
 use super::lists::without_lists;

@@ -2,7 +2,8 @@
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
 use plmkit_cli::spelled;
-use plmkit_contract::{ListedColumn, plural};
+use plmkit_contract::ListedColumn;
+use plmkit_kit::plural;
 use plmkit_page::{Cell, Column, Page, Tone};
 use serde_json::Value;
 

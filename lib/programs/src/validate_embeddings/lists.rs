@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use plmkit_check::AliasLists;
 use plmkit_cli::Fault;
-use plmkit_contract::{Kind, Manifest, alias_rows, path_text};
+use plmkit_contract::{Kind, Manifest, alias_rows};
+use plmkit_kit::path_text;
 use plmkit_store::RecordListReader;
 
 /// Removes these lists from the files that stand for shards, beside which they are.

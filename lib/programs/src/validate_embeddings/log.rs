@@ -1,7 +1,7 @@
 //! What a verdict says on standard error.
 
 use plmkit_check::CheckOutcome;
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use tracing::{error, info, warn};
 
 use super::report::Report;

@@ -2,8 +2,8 @@
 
 use plmkit_check::{Criteria, Findings};
 use plmkit_cli::{Exit, Fault};
-use plmkit_contract::Quoted;
 use plmkit_dataset::has_shards;
+use plmkit_kit::Quoted;
 use plmkit_store::{write_json, write_report};
 use tracing::warn;
 

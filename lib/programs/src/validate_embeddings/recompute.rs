@@ -13,11 +13,12 @@ use plmkit_check::{EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, default_threads};
 use plmkit_contract::{
     AMINO_ACIDS, Column, Layers, Outputs, Pooling, Provenance, RowKey, SCORES, SOURCE, Scores,
-    StoreDtype, WINDOWS, path_text,
+    StoreDtype, WINDOWS,
 };
 use plmkit_engine::{Engine, Injection, Job, RunConfig, RunProgress, Windows};
 use plmkit_esm2::{ComputeOptions, Device, Dtype};
 use plmkit_hub::{Settings, model_name, resolve};
+use plmkit_kit::path_text;
 use plmkit_store::{EmbeddingsReader, StoreError};
 use strum::VariantArray;
 use tempfile::TempDir;

@@ -11,8 +11,9 @@ use arrow_array::{
 use arrow_schema::{DataType, Field, Schema};
 use plmkit_check::{EmbeddedFile, Reference};
 use plmkit_cli::{Exit, Fault, Stop};
-use plmkit_contract::{Column, LIST_SHOWN, Quoted, catch_decoder_panic, one_line, path_text};
+use plmkit_contract::Column;
 use plmkit_dataset::Vectors;
+use plmkit_kit::{LIST_SHOWN, Quoted, catch_decoder_panic, one_line, path_text};
 use plmkit_store::{EmbeddingsReader, ExternalParquet, FileKind, StoreError};
 
 /// Reads the columns `id`, `start` if there is one, and those that are lists of floating-point numbers, for a comparison with

@@ -3,8 +3,9 @@
 use plmkit_check::{CheckOutcome, Criteria, Findings, ShardFile, Verdict};
 use plmkit_contract::{
     AMINO_ACIDS, COMBINED, CONTRACT_VERSION, Column, EmbeddingLayout, ListedColumn, ListedDataset,
-    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, Sealed, StoreDtype, plural,
+    ListedFile, Manifest, PACKING, SAMPLE, SOURCE, Sealed, StoreDtype,
 };
+use plmkit_kit::plural;
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use plmkit_check::{Criteria, EmbeddedFile, Recomputed};
 use plmkit_cli::{Exit, Fault, Stop, ensure_distinct, files_of};
-use plmkit_contract::{COMBINED, Manifest, Provenance, Quoted, RowKey, SOURCE, path_text};
+use plmkit_contract::{COMBINED, Manifest, Provenance, RowKey, SOURCE};
+use plmkit_kit::{Quoted, path_text};
 use plmkit_store::{
     AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
 };

@@ -1,6 +1,6 @@
 use std::io::{self, Cursor, Read};
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_kit::{Exit, Failure};
 use proptest::prelude::*;
 
 use super::*;

@@ -3,8 +3,9 @@
 use std::fmt::Write;
 
 use plmkit_contract::{
-    PeptideRow, RENAMED_FILE, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest, Stop,
+    PeptideRow, RENAMED_FILE, Reason, Reject, Renamed, SPECIAL_TOKENS, SequenceDigest,
 };
+use plmkit_kit::Stop;
 use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;

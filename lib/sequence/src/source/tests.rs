@@ -1,4 +1,4 @@
-use plmkit_contract::{Exit, Failure};
+use plmkit_kit::{Exit, Failure};
 
 use super::*;
 

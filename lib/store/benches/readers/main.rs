@@ -11,7 +11,8 @@ use arrow_array::RecordBatch;
 use arrow_ipc::reader::FileReader;
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use plmkit_contract::{RowsBuilder, ShardRow, Stop, shard_schema};
+use plmkit_contract::{RowsBuilder, ShardRow, shard_schema};
+use plmkit_kit::Stop;
 use plmkit_store::{
     BatchesFile, EmbeddingsReader, Shard, encode_rows, read_shard, row_bytes, shard_encoder,
 };

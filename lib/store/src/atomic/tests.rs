@@ -1,6 +1,6 @@
 use std::os::unix::fs::PermissionsExt;
 
-use plmkit_contract::{Exit, Failure};
+use plmkit_kit::{Exit, Failure};
 use tempfile::TempDir;
 
 use super::*;

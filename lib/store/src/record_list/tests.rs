@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 use parquet::file::metadata::ParquetMetaDataReader;
 use plmkit_contract::{
-    AliasRow, Exit, Failure, PeptideRow, Provenance, RowDigest, RowKey, SequenceDigest, alias_rows,
-    peptide_rows,
+    AliasRow, PeptideRow, Provenance, RowDigest, RowKey, SequenceDigest, alias_rows, peptide_rows,
 };
+use plmkit_kit::{Exit, Failure};
 
 use super::*;
 use crate::StoreError;

@@ -1,6 +1,7 @@
 use std::fs;
 
-use plmkit_contract::{Exit, Failure, RowKey, SequenceDigest};
+use plmkit_contract::{RowKey, SequenceDigest};
+use plmkit_kit::{Exit, Failure};
 
 use super::*;
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use chrono::{DateTime, Utc};
-use plmkit_contract::{Exit, Failure};
+use plmkit_kit::{Exit, Failure};
 use plmkit_logs::event::{Event, EventReader};
 use plmkit_logs::{Note, log_name, logs_below};
 use plmkit_store::StoreError;

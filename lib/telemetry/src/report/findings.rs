@@ -1,6 +1,6 @@
 //! Findings, each with advice.
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;

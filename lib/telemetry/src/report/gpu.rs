@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::mem;
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use plmkit_logs::thresholds::{COVERAGE_MARKED_BELOW, GPU_MIN_SAMPLES};
 use plmkit_logs::{GpuSample, Tier, is_instance};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! Runs together.
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use plmkit_logs::event::RunStarted;
 use serde_json::Value;
 

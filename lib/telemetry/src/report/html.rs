@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use plmkit_logs::Tier;
 use plmkit_page::Page;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use plmkit_contract::plural;
+use plmkit_kit::plural;
 use plmkit_logs::event::{Outcome, RunStarted, Totals};
 use plmkit_logs::{QueueState, Tier, Timestamp};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The report in sentences.
 
-use plmkit_contract::{LIST_SHOWN, one_line};
+use plmkit_kit::{LIST_SHOWN, one_line};
 use plmkit_page::{Column, words};
 
 use super::tables::{GPUS, LABEL_OF_GPU, RUNS};

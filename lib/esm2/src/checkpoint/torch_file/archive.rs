@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 use rawzip::{CompressionMethod, ZipArchive};
 
 /// More records than any checkpoint has. PyTorch writes one for each tensor.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use plmkit_contract::Quoted;
+use plmkit_kit::Quoted;
 use safetensors::Dtype;
 
 use super::archive::{PICKLE, Record, damaged};

@@ -8,8 +8,8 @@ pub mod torch_file;
 
 use std::path::PathBuf;
 
-use plmkit_contract::Stop;
 use plmkit_esm2::Esm2;
+use plmkit_kit::Stop;
 
 pub use error::{cosine, relative_error};
 pub use pack::Pack;

@@ -2,8 +2,9 @@
 
 use std::ops::Range;
 
-use plmkit_contract::{Column, Pooling, Stop};
+use plmkit_contract::{Column, Pooling};
 use plmkit_esm2::{Dtype, Esm2, Varlen};
+use plmkit_kit::Stop;
 
 /// A batch that owns its tokens.
 pub struct Pack {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use half::f16;
-use plmkit_contract::Stop;
 use plmkit_esm2::{Esm2, EsmError};
+use plmkit_kit::Stop;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView, serialize};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, die_of, end_at_once};
-use plmkit_contract::io_text;
+use plmkit_kit::io_text;
 use plmkit_telemetry::command::wait_for_end;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};

@@ -1,6 +1,6 @@
 //! Aligned columns.
 
-use plmkit_contract::one_line;
+use plmkit_kit::one_line;
 use ratatui::text::{Line, Span};
 
 /// The longest text of a cell, in characters.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::mem;
 
-use plmkit_contract::one_line;
+use plmkit_kit::one_line;
 use plmkit_logs::thresholds::MEMORY_CRITICAL_ABOVE;
 use plmkit_logs::{GpuSample, Metric, Tier};
 use plmkit_page::short;
