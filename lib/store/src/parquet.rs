@@ -31,6 +31,14 @@ const ROWS_PER_BATCH: usize = 1024;
 /// The most bytes of a decoded batch of more than one row.
 const DECODED_BYTES: u64 = 16 << 20;
 
+/// The level of zstd: proteins and vectors hardly repeat, and a higher one costs more time than it saves bytes.
+const ZSTD_LEVEL: i32 = 1;
+
+/// Returns the compression of all pages but those of [lists](crate::list_column).
+pub(crate) fn compression() -> Compression {
+    Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL).expect("a level of zstd"))
+}
+
 /// Returns the properties of the columns of a file: zstd, no dictionaries (ids, sequences and vectors hardly repeat), these
 /// encodings, and no minima and maxima of columns by which no reader can skip rows.
 pub(crate) fn properties(
@@ -38,7 +46,7 @@ pub(crate) fn properties(
     without_statistics: &[&str],
 ) -> WriterPropertiesBuilder {
     let mut properties = WriterProperties::builder()
-        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_compression(compression())
         .set_dictionary_enabled(false);
     for (column, encoding) in encodings {
         properties = properties.set_column_encoding(ColumnPath::from(*column), *encoding);

@@ -8,11 +8,11 @@ use arrow_array::types::{Float16Type, Float32Type, Float64Type};
 use arrow_array::{Array, RecordBatch, downcast_integer_array};
 use arrow_schema::{DataType, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
-use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use strum::{Display, EnumMessage, EnumString, VariantArray};
 
+use crate::parquet::compression;
 use crate::{AtomicFile, StoreError};
 
 /// The rows of a row group of Parquet: their encoded columns are held in memory.
@@ -56,7 +56,7 @@ impl TableWriter {
                 let about = about.into_iter();
                 let about = about.map(|(key, value)| KeyValue::new(key, value));
                 let properties = WriterProperties::builder()
-                    .set_compression(Compression::ZSTD(ZstdLevel::default()))
+                    .set_compression(compression())
                     .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
                     .set_key_value_metadata(Some(about.collect()));
                 let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties.build()));
