@@ -16,7 +16,8 @@ while ((${#given[@]})); do
     case ${given[0]} in
     --device) device=${given[1]-} ;;
     # What decides about operations and bytes.
-    --pool | --layers | --store-dtype | --dtype) taken+=("${given[@]:0:2}") ;;
+    --pool | --layers | --store-dtype) taken+=("${given[@]:0:2}") ;;
+    --dtype) [[ ${given[1]-} == auto ]] || taken+=("${given[@]:0:2}") ;;
     --residues | --logits | --contacts) taken+=("${given[0]}") ;;
     --scores) taken+=(--scores); [[ ${given[1]-} != masked ]] || taken+=(masked) ;;
     # How many positions are masked is not known here.
