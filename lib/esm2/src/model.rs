@@ -18,8 +18,9 @@ use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo
 ///
 /// ```
 /// # use std::path::Path;
-/// use plmkit_contract::{Column, Stop};
+/// use plmkit_contract::Column;
 /// use plmkit_esm2::{Esm2, ComputeOptions, Varlen};
+/// use plmkit_kit::Stop;
 ///
 /// # let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../test-data/model-tiny"));
 /// let model = Esm2::load(folder, ComputeOptions::default(), &Stop::default())?;

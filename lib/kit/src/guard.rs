@@ -11,8 +11,8 @@ thread_local! {
 /// Runs a decoder that may panic on damaged bytes. The error is the panic's message, on one line.
 ///
 /// ```
-/// assert_eq!(plmkit_contract::catch_decoder_panic(|| 1), Ok(1));
-/// assert_eq!(plmkit_contract::catch_decoder_panic(|| -> u8 { panic!("no\nway") }), Err("no way".to_owned()));
+/// assert_eq!(plmkit_kit::catch_decoder_panic(|| 1), Ok(1));
+/// assert_eq!(plmkit_kit::catch_decoder_panic(|| -> u8 { panic!("no\nway") }), Err("no way".to_owned()));
 /// ```
 pub fn catch_decoder_panic<T>(decode: impl FnOnce() -> T) -> Result<T, String> {
     let outer = GUARDED.replace(true);

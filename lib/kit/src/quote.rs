@@ -14,7 +14,7 @@ pub const LIST_SHOWN: usize = 400;
 /// External text, displayed in single quotes, with control characters escaped and long text cut.
 ///
 /// ```
-/// use plmkit_contract::Quoted;
+/// use plmkit_kit::Quoted;
 /// assert_eq!(Quoted("P1\t2").to_string(), "'P1\\t2'");
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ impl fmt::Display for Quoted<'_> {
 /// characters that make a text look like another.
 ///
 /// ```
-/// use plmkit_contract::one_line;
+/// use plmkit_kit::one_line;
 /// assert_eq!(one_line("a\nb", 80), "a\\nb");
 /// assert_eq!(one_line("abcd", 3), "abc…");
 /// assert_eq!(one_line("\0\0\0", 6), "\\u{0}\\u{0}…");
@@ -77,7 +77,7 @@ pub fn io_text(error: &io::Error) -> String {
 /// Returns the message of an error's innermost cause. For a library that cannot be loaded, it names the missing file.
 ///
 /// ```
-/// use plmkit_contract::cause;
+/// use plmkit_kit::cause;
 /// let error = std::io::Error::other("No such file");
 /// assert_eq!(cause(&error), "No such file");
 /// ```
@@ -97,7 +97,7 @@ pub fn path_text(path: &Path) -> String {
 /// Formats a count with its noun, in the singular for one.
 ///
 /// ```
-/// use plmkit_contract::plural;
+/// use plmkit_kit::plural;
 /// assert_eq!([plural(0, "row"), plural(1, "batch"), plural(2, "batch")], ["0 rows", "1 batch", "2 batches"]);
 /// ```
 pub fn plural<N: Copy + fmt::Display + PartialEq + From<u8>>(count: N, noun: &str) -> String {

@@ -23,7 +23,7 @@ pub fn check_regular(found: &Metadata) -> io::Result<()> {
 /// `/dev/stdout` counts even if it is a regular file, because other processes may write to it.
 ///
 /// ```
-/// use plmkit_contract::is_stream;
+/// use plmkit_kit::is_stream;
 /// assert!(["-", "/dev/null", "/dev/stdout"].into_iter().all(|path| is_stream(path.as_ref())));
 /// assert!(!["a.json", "/"].into_iter().any(|path| is_stream(path.as_ref())));
 /// ```

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// A shared stop flag. Once it is set, every loop that holds a clone cleans up and ends at its next safe point.
 ///
 /// ```
-/// let stop = plmkit_contract::Stop::default();
+/// let stop = plmkit_kit::Stop::default();
 /// let clone = stop.clone();
 /// assert!(!clone.requested());
 /// stop.request();
