@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-CODE = ["checkpoint.py", "compare.py", "families.py", "outputs.py", "references.py", "proteins.py"]
+CODE = ["checkpoint.py", "compare.py", "families.py", "outputs.py", "references.py", "proteins.py", "quantization.py"]
 PACKAGES = ["fair-esm", "numpy", "safetensors", "torch", "transformers"]
 
 

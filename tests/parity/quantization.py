@@ -13,17 +13,19 @@ def dynamic_int8(model):
 
 
 class Fp8(torch.nn.Module):
-    """A linear map whose weights, with a scale for each output, and inputs, with one for each token, are e4m3."""
+    """A linear map whose weights, with a scale for each output, and inputs, with one for each token, are e4m3. The product of the mean
+    input is in the bias: all of it, of inputs that lack the mean, or what rounding takes from it."""
 
-    def __init__(self, linear):
+    def __init__(self, linear, mean, lacks_mean):
         super().__init__()
         self.weight, self.scales = rounded(linear.weight)
-        self.bias = linear.bias
+        product = (linear.weight if lacks_mean else linear.weight - self.weight * self.scales) @ mean
+        self.bias = (product if linear.bias is None else product + linear.bias).to(torch.bfloat16)
+        self.mean = mean if lacks_mean else 0.0
 
     def forward(self, x):
-        values, scales = rounded(x)
-        out = values @ self.weight.T * scales * self.scales.T
-        return (out if self.bias is None else out + self.bias).to(x.dtype)
+        values, scales = rounded(x - self.mean)
+        return (values @ self.weight.T * scales * self.scales.T + self.bias).to(x.dtype)
 
 
 def rounded(x):
@@ -33,18 +35,28 @@ def rounded(x):
     return (x / scales).to(torch.float8_e4m3fn).float(), scales
 
 
-def quantized(layers, dtype):
-    """Layers of a model in float32, or those for a type of 8 bits."""
+def quantized(layers, dtype, run):
+    """Layers of a model in float32, or those for a type of 8 bits. `run` computes them for the proteins of gpu-embed."""
     if dtype == "int8":
         return dynamic_int8(layers)
     if dtype == "fp8":
-        use_fp8(layers)
+        use_fp8(layers, run)
     return layers
 
 
-def use_fp8(layers):
-    for name, module in list(layers.named_modules()):
-        is_last = name.endswith("output.dense") and not name.endswith("attention.output.dense")
+@torch.no_grad()
+def use_fp8(layers, run):
+    chosen, inputs, handles = {}, {}, []
+    for name, module in layers.named_modules():
+        is_last = name.endswith(("output.dense", "down_proj")) and not name.endswith("attention.output.dense")
         if isinstance(module, torch.nn.Linear) and (name.endswith(IN_FP8) or is_last):
-            parent, _, own = name.rpartition(".")
-            setattr(layers.get_submodule(parent), own, Fp8(module))
+            chosen[name] = module, not is_last
+            inputs[name] = []
+            keep = inputs[name].append
+            handles.append(module.register_forward_pre_hook(lambda _, given, keep=keep: keep(given[0].flatten(0, -2))))
+    run()
+    for handle in handles:
+        handle.remove()
+    for name, (module, lacks_mean) in chosen.items():
+        parent, _, own = name.rpartition(".")
+        setattr(layers.get_submodule(parent), own, Fp8(module, torch.cat(inputs.pop(name)).mean(0), lacks_mean))

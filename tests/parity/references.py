@@ -5,6 +5,7 @@ Each runs one protein at a time, so that nothing is padded, with attention writt
 
 import argparse
 import contextlib
+from pathlib import Path
 
 import esm
 import torch
@@ -16,11 +17,13 @@ from transformers.models.esm import modeling_esm
 from transformers.models.esmc import modeling_esmc
 
 import outputs
+from proteins import Protein
 from quantization import quantized
 
 # In int8 all but the layers' linear maps is f32, in fp8 bf16.
 DTYPES = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}
 DTYPES |= {"int8": torch.float32, "fp8": torch.bfloat16}
+FP8_PROTEINS = Path(__file__).parents[2] / "lib/cuda/src/fp8/proteins.fasta"
 ALPHABET = esm.data.Alphabet.from_architecture("ESM-1b")
 FAIR_ESM_NAMES = [
     ("esm.embeddings.word_embeddings.", "embed_tokens."),
@@ -52,6 +55,13 @@ def tokens_of(protein):
     return torch.tensor([[ALPHABET.cls_idx, *map(ALPHABET.get_idx, protein.sequence), ALPHABET.eos_idx]])
 
 
+def see_proteins(model):
+    """Computes the proteins of which gpu-embed keeps the mean inputs of products from rounding in fp8."""
+    for line in FP8_PROTEINS.read_text(encoding="utf-8").splitlines():
+        if not line.startswith(">"):
+            model(tokens_of(Protein("", line)))
+
+
 class HuggingFace:
     """transformers' EsmForMaskedLM, cast whole to a type, but for `inv_freq`, which stays in float32."""
 
@@ -67,7 +77,7 @@ class HuggingFace:
         assert not info["mismatched_keys"], info
         is_rotary = model.config.position_embedding_type == "rotary"
         inv_freq = model.esm.rotary_embeddings.inv_freq.clone() if is_rotary else None
-        model.esm.encoder = quantized(model.esm.encoder, dtype)
+        model.esm.encoder = quantized(model.esm.encoder, dtype, lambda: see_proteins(model))
         self.model = model.to(DTYPES[dtype]).eval()
         if is_rotary:
             assert torch.equal(inv_freq, inv_freq.half().float()), "transformers computed inv_freq again"
@@ -120,7 +130,7 @@ class FairEsm:
             self.model = fair_esm_model(config)
         self.model.load_state_dict(state, strict=True, assign=True)
         self.model.eval()
-        self.model.layers = quantized(self.model.layers, dtype)
+        self.model.layers = quantized(self.model.layers, dtype, lambda: see_proteins(self.model))
 
     @torch.no_grad()
     def run(self, protein):
@@ -197,7 +207,7 @@ class Esmc:
         )
         assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
         inv_freq = model.esmc.rotary_emb.inv_freq.clone()
-        model.esmc.layers = quantized(model.esmc.layers, dtype)
+        model.esmc.layers = quantized(model.esmc.layers, dtype, lambda: see_proteins(model))
         self.model = model.to(DTYPES[dtype]).eval()
         self.model.esmc.rotary_emb.inv_freq = inv_freq
 
