@@ -81,9 +81,12 @@ saved() {
     grep '"type":"run"' "$1" | tail -n 1 | grep -o '"batches_saved":[0-9]*' | cut -d : -f 2
 }
 
+# saves SAMPLE SHARD: something of it is saved in results/.
+saves() { compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*"; }
+
 # halt SAMPLE SHARD: the gpu-embed that embeds it into results/ stands still once it has saved something.
 halt() {
-    compgen -G "results/$1/embeddings/.$2.parquet.plmkit-run/part-*" && kill -STOP "$(embedding "$1" "$2")"
+    saves "$1" "$2" && kill -STOP "$(embedding "$1" "$2")"
 }
 embedding() { pgrep -f "^([^ ]*/)?gpu-embed $work/results/$1/batches/$2"; }
 

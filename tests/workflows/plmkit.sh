@@ -249,14 +249,13 @@ many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\nnext,%s\n' "$proteins" >many.csv
 export MAX_SHARD_TOKENS=200000 FASTA_SHARD='--duplicate-ids suffix' PACK_BATCHES='--max-batch-tokens 4096' GPU_EMBED='--device cpu --checkpoint-interval 10ms'
 check "uninterrupted" runs many.csv uninterrupted "$model"
-saves() { compgen -G "results/long/embeddings/.shard-00000.parquet.plmkit-run/part-*"; }
 for signal in TERM INT KILL; do
     # Of a background process without job control, a shell has INT ignored.
     python3 -c 'import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[1:])' \
         plmkit many.csv --out "$work/results" --model "$model" --max-shard-tokens "$MAX_SHARD_TOKENS" --fasta-shard "$FASTA_SHARD" \
         --pack-batches "$PACK_BATCHES" --gpu-embed "$GPU_EMBED" >log 2>&1 &
     script=$!
-    check "it saves" until_true 60 saves
+    check "it saves" until_true 60 saves long shard-00000
     kill -$signal $script
     code=0
     wait $script 2>check.log || code=$?

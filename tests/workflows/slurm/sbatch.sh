@@ -27,7 +27,7 @@ report=$(tail -n 1 "plmkit-$prepare.log")
 [[ $report =~ ^3\ shards:\ job\ array\ ([0-9]+),\ validation\ ([0-9]+)$ ]]
 array=${BASH_REMATCH[1]} validation=${BASH_REMATCH[2]}
 task() { pgrep -f "^([^ ]*/)?plmkit .*--stage embed --task $1/3$"; }
-halt_task() { compgen -G "results/long/embeddings/.shard-0000$(($1 - 1)).parquet.plmkit-run/part-*" && kill -STOP "$(task "$1")"; }
+halt_task() { saves long "shard-0000$(($1 - 1))" && kill -STOP "$(task "$1")"; }
 check "task 1 saves" until_true 60 halt_task 1
 check "task 2 saves" until_true 60 halt_task 2
 first=$(task 1)

@@ -143,7 +143,7 @@ pub fn shape(model: &Path) -> Result<ModelShape, Fault> {
         let ids: Vec<&str> = ModelShape::published_ids().collect();
         let ids = ids.join(", ");
         let what = format!("expected a folder with config.json, or one of {ids}");
-        Fault::new(Exit::NoInput, format!("{}: {what}", path_text(model)))
+        Fault::of_path(Exit::NoInput, model, what)
     })
 }
 
