@@ -3,16 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use clap::builder::{PathBufValueParser, TypedValueParser};
-use clap::{Parser, ValueEnum};
-use plmkit_cli::{Common, file};
+use clap::{Arg, Parser, ValueEnum};
+use plmkit_cli::{Common, Given, file};
+use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 use plmkit_sequence::ShardLimit;
 
 /// Embed FASTA files: from records to a validated dataset
 ///
-/// Runs fasta-shard, gpu-embed --probe, pack-batches, gpu-embed, monitor-log and validate-embeddings, one after the other. Run the
-/// same command again after an interruption: finished work is kept, and the results are those of an uninterrupted run.
+/// Does the work of fasta-shard, pack-batches, gpu-embed, monitor-log and validate-embeddings, one after the other, and takes their
+/// options. Run the same command again after an interruption: finished work is kept, and the results are those of an uninterrupted run.
 ///
-/// Options, inputs and the model are checked first. The first error of each is told, and a refused run changes nothing. Later, a
+/// Options, inputs and the model are checked first, and a refused run changes nothing. Later, a
 /// sample with an error stops no other; the summary at the end names it.
 ///
 /// Exit codes: 0, every sample is embedded and its validation passed, or it has no protein and another sample has; 1, a validation
@@ -21,6 +22,9 @@ use plmkit_sequence::ShardLimit;
 #[command(name = "plmkit", version)]
 // The group that says whether there is a run is empty by default, because other structs are flattened into this one.
 #[group(args = ["inputs"])]
+#[command(mut_args(hide_if_seldom), mut_arg("device", |device| {
+    device.help("Device to compute on: auto, cpu, cuda, cuda:N or all")
+}))]
 #[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub(crate) struct Args {
     /// FASTA files, a sample each; or one table of samples, with the columns `sample` and `fasta`
@@ -48,69 +52,33 @@ pub(crate) struct Args {
     pub(crate) allow_empty: bool,
 
     /// Folder or weight file of the model, or an id of the Hugging Face Hub
-    #[arg(long, value_name = "MODEL", help_heading = "Model and vectors")]
+    #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub(crate) model: String,
 
     /// Fetch the model from the Hub if it is not in the local cache
-    #[arg(long, help_heading = "Model and vectors")]
+    #[arg(long, help_heading = "Model")]
     pub(crate) download: bool,
 
-    /// Device to compute on: auto, cpu, cuda, cuda:N or all
-    #[arg(long, value_name = "DEVICE", help_heading = "Model and vectors")]
-    pub(crate) device: Option<String>,
+    #[command(flatten)]
+    pub(crate) fasta_shard: Given<fasta_shard::Options>,
 
-    /// Precision: auto, f32, f16, bf16, int8 or fp8
-    #[arg(long, value_name = "TYPE", help_heading = "Model and vectors")]
-    pub(crate) dtype: Option<String>,
+    #[command(flatten)]
+    pub(crate) pack_batches: Given<pack_batches::Options>,
 
-    /// Poolings, a column each: mean, max, std, bos
-    #[arg(long, value_name = "POOL", help_heading = "Model and vectors")]
-    pub(crate) pool: Option<String>,
+    #[command(flatten)]
+    pub(crate) gpu_embed: Given<gpu_embed::Options>,
 
-    /// Layers to store: numbers from 0 or from the end (-1 is the last), last or all
-    #[arg(
-        long,
-        value_name = "LAYERS",
-        allow_hyphen_values = true,
-        help_heading = "Model and vectors"
-    )]
-    pub(crate) layers: Option<String>,
-
-    /// Store per-residue vectors, too
-    #[arg(long, help_heading = "Model and vectors")]
-    pub(crate) residues: bool,
-
-    /// CPU threads of each program
-    #[arg(long, value_name = "N", help_heading = "Model and vectors")]
-    pub(crate) threads: Option<String>,
-
-    /// Cut proteins of more than 1022 residues into windows, instead of truncating them
-    #[arg(long, help_heading = "Records")]
-    pub(crate) windows: bool,
-
-    /// The inputs are contigs: embed their peptides, by six-frame or orf
-    #[arg(long, value_name = "HOW", help_heading = "Records")]
-    pub(crate) translate: Option<String>,
-
-    /// Embed equal sequences once
-    #[arg(long, help_heading = "Records")]
-    pub(crate) dedup: bool,
-
-    /// Folder of an earlier dataset, whose sequences are not embedded again
-    #[arg(long, value_name = "DIR", help_heading = "Records")]
-    pub(crate) known: Vec<String>,
+    #[command(flatten)]
+    pub(crate) validate_embeddings: Given<validate_embeddings::Options>,
 
     /// Tokens in a shard, the unit of resuming and of a scheduler; with N+M, each shard has M more than the one before it
     #[arg(
         long,
         value_name = "TOKENS",
         default_value = "500000+25000",
-        help_heading = "Records"
+        help_heading = "Stages"
     )]
     pub(crate) max_shard_tokens: ShardLimit,
-
-    #[command(flatten)]
-    pub(crate) passed: PassedOptions,
 
     /// Do one stage only, for a scheduler
     #[arg(long, value_name = "STAGE", help_heading = "Stages")]
@@ -134,27 +102,6 @@ pub(crate) struct Args {
     pub(crate) common: Common,
 }
 
-/// Options that are passed on to the programs.
-#[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Options of the programs")]
-pub(crate) struct PassedOptions {
-    /// More options of fasta-shard, as in a shell: "--known 'my old/results'"
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) fasta_shard: Option<String>,
-
-    /// More options of pack-batches
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) pack_batches: Option<String>,
-
-    /// More options of gpu-embed
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) gpu_embed: Option<String>,
-
-    /// More options of validate-embeddings
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    pub(crate) validate_embeddings: Option<String>,
-}
-
 /// A part of the run that a scheduler gives its own job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {
@@ -166,6 +113,18 @@ pub(crate) enum Stage {
     Embed,
     /// Validate all samples, and write the summary
     Finish,
+}
+
+/// What the short help shows beside the options of all programs.
+const USUAL: &str = "inputs out force verify allow_empty model download max_shard_tokens dedup known translate long_policy \
+                     invalid duplicate_ids pool layers residues scores device dtype threads";
+
+/// Leaves an option that few need to `--help`.
+pub(crate) fn hide_if_seldom(option: Arg) -> Arg {
+    let is_general = option.get_help_heading() == Some("General");
+    let mut usual = USUAL.split_whitespace();
+    let is_usual = usual.any(|name| name == option.get_id().as_str());
+    option.hide_short_help(!is_usual && !is_general)
 }
 
 /// Parses an input: `-`, or a file.

@@ -12,7 +12,7 @@ use plmkit_kit::{path_text, plural};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::{Limits, LongPolicy};
-use plmkit_store::{FileKind, files_in, read_input, read_sealed};
+use plmkit_store::{FileKind, files_in, open_input, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
 use crate::fasta::{Look, head};
@@ -30,31 +30,28 @@ const OF_SAMPLES: [&str; 6] = ["arrow", "csv", "html", "json", "jsonl", "parquet
 impl Run {
     /// Checks all that can be refused, and tells all errors at once. Returns the model, too, unless it is still to be fetched.
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
-        let (mut errors, mut of_options) = (Vec::new(), Vec::new());
-        let options = Options::new(&args, &mut of_options)?;
+        let mut errors = Vec::new();
+        let options = Options::new(&args);
         let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
-        let cut = options.as_ref().map(|options| &options.fasta_shard);
-        // Without options, what some would allow is no error.
-        let (limits, is_empty) = cut.map_or((Limits::of(true, true, true), true), |cut| {
-            let limits = Limits::of(cut.translate.is_some(), cut.drop_blanks, cut.pir);
-            (limits, cut.allow_empty)
-        });
+        let records = &args.fasta_shard.records;
         let look = is_start.then_some(Look {
-            limits,
-            allow_empty: args.allow_empty || is_empty,
+            limits: Limits::of(
+                records.translate.is_some(),
+                records.drop_blanks,
+                records.pir,
+            ),
+            allow_empty: args.allow_empty,
         });
         let samples = samples(&args.inputs, look, stop, &mut errors);
-        errors.extend(of_options);
+        let reference = args.validate_embeddings.reference.as_ref();
+        let opened = reference.map(|path| open_input(path));
+        errors.extend(opened.and_then(Result::err).map(Fault::from));
         if args.out.exists() && !args.out.is_dir() {
             let what = "expected a folder, found a file";
             errors.push(Fault::of_path(Exit::CannotCreate, &args.out, what));
         }
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
-        let Some(mut options) = options else {
-            return Err(report(errors));
-        };
-        options.complete(&args);
         check_options(&options, &args, &samples, &mut errors);
         let mut unavailable = None;
         let opened = model::open(&options.model_args(args.stage), false, stop).or_else(|fault| {
@@ -72,7 +69,7 @@ impl Run {
             model::open(&options.model_args(Some(Stage::Finish)), false, stop)
         });
         let mut session = unless_wrong(opened, &mut errors);
-        let force = args.force || options.gpu_embed.force;
+        let force = args.force;
         if let Some(Some(session)) = &mut session
             && force
             && !matches!(args.stage, Some(Stage::Prepare | Stage::Finish))
@@ -81,8 +78,7 @@ impl Run {
         }
         let out = &args.out;
         let opened = session.as_ref().and_then(Option::as_ref);
-        let parameters =
-            opened.map(|session| Params::new(&args, &options, session).sample_settings());
+        let parameters = opened.map(|session| Params::new(&args, session).sample_settings());
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
             .map(|parameters| finished::finished(parameters, out, &samples, &options))
@@ -238,33 +234,34 @@ fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mu
     let mut cut = options.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     cut.force |= args.force;
-    let named = |fault: Fault| fault.reworded(|message| format!("fasta-shard: {message}"));
-    unless_wrong(fasta_shard::check(&cut).map_err(named), errors);
+    unless_wrong(fasta_shard::check(&cut), errors);
     unless_wrong(validate.check(), errors);
     if args.stage == Some(Stage::Prepare) {
         unless_wrong(embed.compute().check_kind().map_err(Fault::from), errors);
     }
-    if cut.long_policy == LongPolicy::Window
-        && embed.windows != Windows::Separate
-        && Outputs::from(embed.outputs.clone()).contacts
+    if cut.options.records.long_policy == LongPolicy::Window
+        && embed.options.windows != Windows::Separate
+        && Outputs::from(embed.options.outputs.clone()).contacts
     {
         errors.push(Fault::usage(
-            "--contacts: the windows of a protein have no contacts in common; expected --gpu-embed \"--windows separate\" with --windows",
+            "--contacts: the windows of a protein have no contacts in common; expected --windows separate with --long-policy window",
         ));
     }
-    let reports = [("--report", &validate.report), ("--html", &validate.html)];
+    let reports = [
+        ("--report", &validate.options.report),
+        ("--html", &validate.options.html),
+    ];
     for (option, report) in reports {
         if samples.len() > 1 && report.is_some() {
             let what = "expected one sample: those of several would have one file";
-            let what = format!("--validate-embeddings \"{option}\": {what}");
-            errors.push(Fault::usage(what));
+            errors.push(Fault::usage(format!("{option}: {what}")));
         }
     }
 }
 
 /// Refuses a model that is not multiplied in the type that is asked for, whatever the device of a later stage is.
 fn check_type(args: &Args, options: &Options, session: Option<&Session>) -> Result<(), Fault> {
-    let asked = options.gpu_embed.dtype;
+    let asked = options.gpu_embed.options.computation.dtype;
     let Some((session, dtype)) = session.zip(asked) else {
         return Ok(());
     };
@@ -278,7 +275,7 @@ fn check_known(options: &Options, session: Option<&Session>) -> Result<(), Fault
         return Ok(());
     };
     let own = &session.engine().info().checkpoint.digest;
-    for path in &options.fasta_shard.known {
+    for path in &options.fasta_shard.options.known {
         let file = dataset_folder(path.clone()).join(DATASET_FILE);
         // What else is wrong with it, fasta-shard tells.
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {

@@ -1,12 +1,9 @@
 //! The command line: a run, or a command beside it.
 
-use std::path::PathBuf;
-
 use clap::{Arg, Parser, Subcommand};
 use plmkit_cli::{Common, Program};
 
 use crate::args::Args;
-use crate::hints;
 use crate::page::ReportArgs;
 use crate::search::SearchArgs;
 use crate::variants::VariantsArgs;
@@ -35,14 +32,10 @@ pub(crate) enum Other {
     /// loading the model and validation. The rate of the CPU is measured for half a second in each type that it computes, on a layer of
     /// the model's width with random weights and sequences of the average length; that of a GPU is 40 % of its peak. A published model
     /// need not be fetched. Bytes are those before compression.
-    #[command(mut_args(without_runs))]
+    #[command(mut_args(without_runs), mut_arg("report", |report| report.help("Write the estimate as JSON; - is standard output")))]
     Estimate {
         #[command(flatten)]
         args: Box<Args>,
-
-        /// Write the estimate as JSON; - is standard output
-        #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-        report: Option<PathBuf>,
     },
     /// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
     ///
@@ -61,19 +54,20 @@ pub(crate) enum Other {
     Report(ReportArgs),
 }
 
+/// Options of a run that no other command needs.
+const OF_RUNS: &str = "allow_empty checkpoint_dir checkpoint_interval download force generate html max_batch_tokens max_rejected \
+                       min_cosine model_name prefetch progress reference sample seed skip stage task verify";
+
 /// Hides an option that a run needs and no other command.
 fn without_runs(option: Arg) -> Arg {
-    match option.get_id().as_str() {
-        "out" => option.hide(true).required(false).default_value("."),
-        "allow_empty"
-        | "download"
-        | "force"
-        | "generate"
-        | "pack_batches"
-        | "stage"
-        | "task"
-        | "validate_embeddings" => option.hide(true),
-        _ => option,
+    let mut of_runs = OF_RUNS.split_whitespace();
+    let is_of_runs = of_runs.any(|name| name == option.get_id().as_str());
+    if option.get_id() == "out" {
+        option.hide(true).required(false).default_value(".")
+    } else if is_of_runs {
+        option.hide(true)
+    } else {
+        option
     }
 }
 
@@ -88,7 +82,7 @@ impl Program for CommandLine {
 
     fn common(&self) -> &Common {
         match (&self.other, &self.run) {
-            (Some(Other::Estimate { args, .. }), _) => &args.common,
+            (Some(Other::Estimate { args }), _) => &args.common,
             (Some(Other::Fetch { common, .. }), _) => common,
             (Some(Other::Search(search)), _) => &search.common,
             (Some(Other::Variants(variants)), _) => &variants.common,
@@ -96,13 +90,5 @@ impl Program for CommandLine {
             (None, Some(args)) => &args.common,
             (None, None) => unreachable!("a run has inputs"),
         }
-    }
-
-    fn owner_of_option(option: &str) -> Option<String> {
-        hints::owner_of_option(option)
-    }
-
-    fn spelled(message: &str) -> String {
-        hints::spelled(message)
     }
 }

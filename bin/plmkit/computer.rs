@@ -1,6 +1,7 @@
 //! What computes: this process on a CPU, a child for each GPU.
 
 use std::env;
+use std::ffi::OsString;
 
 use plmkit_cli::{Exit, Fault, LogFormat, ProgressDisplay, Stop};
 use plmkit_contract::Reject;
@@ -19,15 +20,15 @@ pub(crate) enum Computer<'a> {
     Child(&'a mut Child),
 }
 
-/// The children that compute with these options and their words, `count` of them if that does not follow from the device; none if this
-/// process computes. A GPU's library is never loaded into this process.
+/// The children that compute with these options, `count` of them if that does not follow from the device; none if this process
+/// computes. A GPU's library is never loaded into this process.
 pub(crate) fn children(
     args: &gpu_embed::Args,
-    words: &[String],
     count: Option<usize>,
     session: &Session,
 ) -> Result<Vec<Child>, Fault> {
-    let device = args.device;
+    let asked = &args.options.computation;
+    let device = asked.device;
     let visible = None;
     let devices = match (device, count) {
         (Device::All, _) => Device::each_gpu()?,
@@ -35,30 +36,28 @@ pub(crate) fn children(
         _ if session.engine().info().device_kind() == "cpu" => return Ok(Vec::new()),
         _ => vec![WorkerGpu { device, visible }],
     };
-    let threads = gpu_embed::threads(args.threads).get();
+    let threads = gpu_embed::threads(asked.threads).get();
     let share = threads.div_ceil(devices.len());
-    let mut words = words.to_vec();
+    let mut words = args.options.words.clone();
     let model = &session.engine().info().checkpoint.digest;
-    words.push(format!("--serve-model={model}"));
-    words.push(format!("--model={}", args.model.display()));
+    words.push(format!("--serve-model={model}").into());
+    let mut model = OsString::from("--model=");
+    model.push(&args.model);
+    words.push(model);
     let common = &args.common;
     let dtype = session.engine().info().dtype;
     let is_json = common.log_format == LogFormat::Json;
     let own = [
-        (true, format!("--threads={share}")),
+        (!args.options.has("--threads"), format!("--threads={share}")),
         // All compute in one type.
-        (true, format!("--dtype={dtype}")),
+        (!args.options.has("--dtype"), format!("--dtype={dtype}")),
         (common.quiet, "--quiet".to_owned()),
         (common.verbose, "--verbose".to_owned()),
         (is_json, "--log-format=json".to_owned()),
     ];
-    for (_, word) in own.into_iter().filter(|(is_set, _)| *is_set) {
-        let name = word.split('=').next().unwrap_or_default();
-        if !words.iter().any(|given| given.starts_with(name)) {
-            words.push(word);
-        }
-    }
-    let child = |device| Child::new(words.iter().map(Into::into), device);
+    let own = own.into_iter().filter(|(is_set, _)| *is_set);
+    words.extend(own.map(|(_, word)| word.into()));
+    let child = |device| Child::new(words.clone(), device);
     Ok(devices.into_iter().map(child).collect())
 }
 
@@ -77,17 +76,21 @@ pub(crate) fn temporary_folder() -> Result<TempDir, Fault> {
 /// Answers a request of a command that is no run, with a bar of `tokens`, on one computer of these.
 pub(crate) fn answer_aside(
     args: &gpu_embed::Args,
-    words: &[String],
     count: Option<usize>,
     session: &mut Session,
     request: &Request,
     tokens: u64,
     stop: &Stop,
 ) -> Result<Exit, Fault> {
-    let mut shown = ProgressDisplay::start(args.progress, args.common.quiet, "tokens", tokens);
+    let mut shown = ProgressDisplay::start(
+        args.options.computation.progress,
+        args.common.quiet,
+        "tokens",
+        tokens,
+    );
     let mut args = args.clone();
     args.common.quiet = true;
-    let mut children = children(&args, words, count, session)?;
+    let mut children = children(&args, count, session)?;
     let mut computers = Computer::all(&mut children, session);
     let messages = get_default(Clone::clone);
     let mut advance = |tokens| with_dispatch(&messages, || shown.advance(tokens));

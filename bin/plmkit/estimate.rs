@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::Manifest;
-use plmkit_esm2::{CPU_DTYPES, ComputeOptions, Device, Dtype, Isa, cpu_rate, set_threads};
+use plmkit_esm2::{CPU_DTYPES, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
 use plmkit_hub::{Settings, resolve};
 use plmkit_kit::plural;
@@ -29,13 +29,13 @@ impl Run {
     /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
     pub(crate) fn estimate(&self, session: &Session, samples: &[&Sample]) {
         let options = &self.options.gpu_embed;
-        let is_on_gpu = match options.device {
+        let is_on_gpu = match options.options.computation.device {
             Device::Cpu => false,
             Device::Auto => session.engine().info().device_kind() != "cpu",
             _ => true,
         };
         // How many positions are masked is not known here.
-        if !is_on_gpu || options.scores_positions.is_some() {
+        if !is_on_gpu || options.options.scores_positions.is_some() {
             return;
         }
         let is_new = |sample: &&&Sample| {
@@ -77,36 +77,31 @@ fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> Estima
             .unwrap_or_else(|| options.model.clone()),
         report: None,
         gpus: NonZeroU32::MIN,
-        dtype: options.dtype.unwrap_or(Dtype::F16),
+        dtype: options.options.computation.dtype.unwrap_or(Dtype::F16),
         measured: Vec::new(),
-        outputs: options.outputs.clone(),
-        store_dtype: options.store_dtype,
+        outputs: options.options.outputs.clone(),
+        store_dtype: options.options.store_dtype,
     }
 }
 
 /// Tells what a run of this command line would cost on this machine, and writes no results.
-pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Result<Exit, Fault> {
+pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut errors = Vec::new();
-    let options = Options::new(args, &mut errors)?;
     let samples = samples(&args.inputs, None, stop, &mut errors);
-    let (Some(options), true) = (options, errors.is_empty()) else {
+    if !errors.is_empty() {
         return Err(check::report(errors));
-    };
-    let embed = &options.gpu_embed;
-    let how = ComputeOptions {
-        device: embed.device,
-        dtype: embed.dtype,
-        ..ComputeOptions::default()
-    };
-    let may_be_cpu = matches!(embed.device, Device::Auto | Device::Cpu);
+    }
+    let options = Options::new(args);
+    let how = options.gpu_embed.compute();
+    let may_be_cpu = matches!(how.device, Device::Auto | Device::Cpu);
     if may_be_cpu {
         how.is_cpu()?;
     } else {
         // It may be that of another node.
         how.check_kind()?;
     }
-    let mut asked = asked(embed, Vec::new(), stop);
-    asked.report = report;
+    let mut asked = asked(&options.gpu_embed, Vec::new(), stop);
+    asked.report.clone_from(&args.validate_embeddings.report);
     for sample in &samples {
         let mut cut = options.shard_args(&args.out, &sample.name);
         cut.inputs.clone_from(&sample.fasta);
@@ -122,12 +117,12 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
     }
     let mut rates = Rates::new();
     if may_be_cpu {
-        let threads = gpu_embed::threads(embed.threads);
+        let threads = gpu_embed::threads(args.gpu_embed.computation.threads);
         set_threads(threads);
         let sum = |of: fn(&Lengths) -> u64| asked.uncut.iter().flatten().map(of).sum::<u64>();
         // The sequence of an average token.
         let length = sum(|shard| shard.pairs) / sum(|shard| shard.tokens).max(1);
-        let is_asked = |dtype: &Dtype| embed.dtype.is_none_or(|asked| asked == *dtype);
+        let is_asked = |dtype: &Dtype| how.dtype.is_none_or(|asked| asked == *dtype);
         for dtype in CPU_DTYPES.into_iter().filter(is_asked) {
             let kernels = Isa::best().for_weights(dtype);
             let name = format!(
@@ -138,7 +133,7 @@ pub(crate) fn estimate(args: &Args, report: Option<PathBuf>, stop: &Stop) -> Res
             rates.push((name, cpu_rate(&shape, dtype, length, PROBE, stop)?));
         }
     }
-    let gpus = embed.device.gpus();
+    let gpus = how.device.gpus();
     let mut names: Vec<&str> = gpus.iter().map(|gpu| &*gpu.name).collect();
     names.dedup();
     asked.gpus = NonZeroU32::new(gpus.len() as u32).unwrap_or(asked.gpus);

@@ -33,11 +33,11 @@ impl Judged {
     /// Looks at all files of a sample.
     pub(crate) fn look(parameters: &str, out: &Path, sample: &Sample, options: &Options) -> Self {
         let folder = out.join(&sample.name);
-        let known = options.fasta_shard.known.iter();
+        let known = options.fasta_shard.options.known.iter();
         let known = known.map(|path| dataset_folder(path.clone()).join(DATASET_FILE));
-        let validate = &options.validate_embeddings;
+        let validate = &options.validate_embeddings.options;
         let others = [
-            options.gpu_embed.scores_positions.as_ref(),
+            options.gpu_embed.options.scores_positions.as_ref(),
             validate.reference.as_ref(),
             validate.report.as_ref(),
             validate.html.as_ref(),
@@ -45,7 +45,7 @@ impl Judged {
         let others = others.into_iter().flatten().cloned().chain(known);
         let mut paths: Vec<PathBuf> = others.chain(sample.fasta.iter().cloned()).collect();
         add_below(&folder, &mut paths);
-        if let Some(saved) = &options.gpu_embed.checkpoint_dir {
+        if let Some(saved) = &options.gpu_embed.options.checkpoint_dir {
             add_below(&saved.join(&sample.name), &mut paths);
         }
         let files = paths.iter().map(|path| {

@@ -7,7 +7,6 @@ mod computer;
 mod estimate;
 mod fasta;
 mod finished;
-mod hints;
 mod layout;
 mod model;
 mod options;
@@ -32,7 +31,7 @@ use plmkit_cli::Fault;
 
 fn main() -> ExitCode {
     plmkit_cli::main(|line: CommandLine, stop| match (line.other, line.run) {
-        (Some(Other::Estimate { args, report }), _) => estimate::estimate(&args, report, stop),
+        (Some(Other::Estimate { args }), _) => estimate::estimate(&args, stop),
         (Some(Other::Fetch { model, common }), _) => model::fetch(&model, common, stop),
         (Some(Other::Search(search)), _) => search.run(stop),
         (Some(Other::Variants(variants)), _) => variants.run(stop),

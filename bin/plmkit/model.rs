@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use plmkit_cli::{Common, Exit, Fault, Stop, parse, print};
+use plmkit_cli::{Common, Exit, Fault, Given, Stop, print};
 use plmkit_esm2::Device;
 use plmkit_hub::{ModelId, Settings, model_name, resolve};
 use plmkit_programs::gpu_embed::{self, Session};
@@ -13,7 +13,7 @@ pub(crate) fn open(
     may_fetch: bool,
     stop: &Stop,
 ) -> Result<Option<Session>, Fault> {
-    if args.device == Device::All {
+    if args.options.computation.device == Device::All {
         let what = "--device all: expected one device; a run computes on all";
         return Err(Fault::usage(what));
     }
@@ -26,10 +26,9 @@ pub(crate) fn open(
 
 /// Fetches a model of the Hub unless it is in the local cache, checks it, and prints its folder.
 pub(crate) fn fetch(model: &str, common: Common, stop: &Stop) -> Result<Exit, Fault> {
-    let name = format!("--model={model}");
-    let words = ["--download", "--probe", "--device=cpu", &name].map(str::to_owned);
-    let mut args: gpu_embed::Args = parse(&words)?;
-    args.common = common;
+    let options = Given::parse(["--device=cpu"])?;
+    let mut args = gpu_embed::Args::new(model.into(), options, common);
+    args.download = true;
     let find = || resolve(&args.model, &Settings::from_env(), None, stop);
     let is_here = find().is_ok();
     if open(&args, true, stop)?.is_none() {

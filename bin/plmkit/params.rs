@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{self, Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Program};
+use plmkit_cli::{Exit, Fault, Given};
 use plmkit_contract::{DESCRIPTION, Outputs, Provenance};
 use plmkit_kit::path_text;
 use plmkit_programs::gpu_embed::{self, Session};
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::args::{Args, Stage};
 use crate::layout::{is_shard_file, params_file};
-use crate::options::{Options, text};
+use crate::options::Options;
 use crate::plan::Sample;
 
 /// The parameters of a run, by the names of all workflows.
@@ -127,15 +127,16 @@ fn made_on(made_by: &Provenance) -> [&str; 2] {
 }
 
 /// What decides the values of embeddings, of the options alone.
-fn deciding(args: &gpu_embed::Args) -> impl PartialEq {
-    let outputs = Outputs::from(args.outputs.clone());
-    let how = (args.device, args.dtype, args.windows, args.store_dtype);
-    (outputs, how, args.scores_positions.clone())
+fn deciding(options: &gpu_embed::Options) -> impl PartialEq {
+    let outputs = Outputs::from(options.outputs.clone());
+    let how = (options.computation.device, options.computation.dtype);
+    let rows = (options.windows, options.scores_positions.clone());
+    (outputs, how, rows, options.store_dtype)
 }
 
 impl Params {
-    pub(crate) fn new(args: &Args, options: &Options, session: &Session) -> Self {
-        let (inputs, words) = (args.inputs.iter(), &options.words);
+    pub(crate) fn new(args: &Args, session: &Session) -> Self {
+        let inputs = args.inputs.iter();
         // A search finds it from any folder.
         let path = Some(Path::new(&args.model)).filter(|path| path.exists());
         let path = path.and_then(|path| path::absolute(path).ok());
@@ -146,10 +147,10 @@ impl Params {
             outdir: path_text(&args.out),
             model,
             max_shard_tokens: args.max_shard_tokens.into(),
-            fasta_shard: text(&words.fasta_shard),
-            pack_batches: text(&words.pack_batches),
-            gpu_embed: text(&words.gpu_embed),
-            validate_embeddings: text(&words.validate_embeddings),
+            fasta_shard: args.fasta_shard.line(),
+            pack_batches: args.pack_batches.line(),
+            gpu_embed: args.gpu_embed.line(),
+            validate_embeddings: args.validate_embeddings.line(),
             weights: session.engine().info().checkpoint.digest.clone(),
             allow_empty: args.allow_empty,
         }
@@ -174,19 +175,20 @@ impl Params {
             let (was, now) = (&self.model, options.gpu_embed.model.display());
             return Some(format!("the model '{was}', which is now '{now}'"));
         }
-        let (own, required) = (&options.words, ["x", "--model=x", "--out=x"]);
-        let earlier = again::<gpu_embed::Args>(&self.gpu_embed, &required);
-        if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(&options.gpu_embed)) {
-            let now = text(&own.gpu_embed);
+        let own = &options.gpu_embed.options;
+        let earlier = again(&self.gpu_embed);
+        if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(own)) {
+            let now = own.line();
             return Some(format!(
                 "gpu-embed '{}', which is now '{now}'",
                 self.gpu_embed
             ));
         }
-        let packing = |args: &pack_batches::Args| (args.description, args.max_batch_tokens);
-        let earlier = again::<pack_batches::Args>(&self.pack_batches, &["x", "--out=x"]);
-        if earlier.is_none_or(|earlier| packing(&earlier) != packing(&options.pack_batches)) {
-            let (was, now) = (&self.pack_batches, text(&own.pack_batches));
+        let packing =
+            |options: &pack_batches::Options| (options.description, options.max_batch_tokens);
+        let (own, earlier) = (&options.pack_batches.options, again(&self.pack_batches));
+        if earlier.is_none_or(|earlier| packing(&earlier) != packing(own)) {
+            let (was, now) = (&self.pack_batches, own.line());
             return Some(format!("pack-batches '{was}', which is now '{now}'"));
         }
         None
@@ -194,11 +196,8 @@ impl Params {
 }
 
 /// Parses options as an earlier run wrote them.
-fn again<P: Program>(text: &str, required: &[&str]) -> Option<P> {
-    // First: an option at the end would take them for its value.
-    let mut words: Vec<String> = required.iter().map(|&word| word.to_owned()).collect();
-    words.extend(shlex::split(text)?);
-    plmkit_cli::parse(&words).ok()
+fn again<T: clap::Args>(text: &str) -> Option<Given<T>> {
+    Given::parse(shlex::split(text)?).ok()
 }
 
 /// What embeddings say of themselves in their footer; `None` for a file that cannot be read.
@@ -214,10 +213,15 @@ pub(crate) fn difference(
     session: &Session,
 ) -> Option<String> {
     let has_description = found.options.contains_key(DESCRIPTION);
-    if has_description != options.pack_batches.description {
+    if has_description != options.pack_batches.options.description {
         return Some("--description of pack-batches is another".to_owned());
     }
-    let dtype = options.gpu_embed.dtype.map(|dtype| dtype.to_string());
+    let dtype = options
+        .gpu_embed
+        .options
+        .computation
+        .dtype
+        .map(|dtype| dtype.to_string());
     let asked = [("device", options.asked_device()), ("dtype", dtype)];
     // A stage that computes nothing may run where neither is there.
     let mut other = asked.into_iter().filter_map(|(name, asked)| {

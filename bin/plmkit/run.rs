@@ -34,7 +34,7 @@ impl Run {
     /// Writes how the results are made, before they are.
     pub(crate) fn write_start(&self, session: &Session) -> Result<(), Fault> {
         let args = &self.args;
-        let params = Params::new(args, &self.options, session);
+        let params = Params::new(args, session);
         let path = params_file(&args.out);
         let info = path.parent().unwrap_or(&args.out);
         std::fs::create_dir_all(info).map_err(StoreError::cannot_create(info))?;
@@ -45,7 +45,7 @@ impl Run {
 
     /// Whether embeddings of other work are replaced.
     pub(crate) fn force(&self) -> bool {
-        self.args.force || self.options.gpu_embed.force
+        self.args.force
     }
 
     /// Whether no stop was requested.
@@ -64,7 +64,7 @@ impl Run {
 
     /// Measures the size of a batch, unless the options say it.
     pub(crate) fn measure_batch_size(&self, computer: &mut Computer<'_>) -> Result<(), Fault> {
-        if !self.options.has_batch_size {
+        if !self.options.has_batch_size() {
             let out = self.batch_size_file();
             let request = Request::Probe { out };
             computer.answer(&self.options.gpu_embed, &request, &self.stop, &mut |_| {})?;

@@ -127,7 +127,7 @@ impl<'r> SampleFolder<'r> {
 
     /// The folder of checkpoints, if it is not that of the embeddings. They have the names of shards.
     pub(crate) fn checkpoint_dir(&self) -> Option<PathBuf> {
-        let dir = self.run.options.gpu_embed.checkpoint_dir.as_ref();
+        let dir = self.run.options.gpu_embed.options.checkpoint_dir.as_ref();
         dir.map(|dir| dir.join(&self.sample.name))
     }
 

@@ -1,17 +1,20 @@
 //! `plmkit search`.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+use clap::Arg;
 use clap::builder::TypedValueParser;
-use plmkit_cli::{Common, Exit, Fault, NamedPath, Stop, file, parse, print, variant};
-use plmkit_contract::{MANIFEST_FILE, Manifest, REJECTS_FILE, WINDOWS};
+use plmkit_cli::{Common, Exit, Fault, Given, NamedPath, Stop, file, print, variant};
+use plmkit_contract::{DEFAULT_BATCH_TOKENS, MANIFEST_FILE, Manifest, REJECTS_FILE, WINDOWS};
 use plmkit_dataset::{Dataset, dataset_folder};
+use plmkit_esm2::Device;
 use plmkit_hub::{ModelId, Settings, resolve};
 use plmkit_kit::{Quoted, is_stream, path_text, plural};
+use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
 use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, format_of_table, open, search};
-use plmkit_programs::{fasta_shard, pack_batches};
 use plmkit_store::{
     AtomicFile, StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed,
 };
@@ -19,7 +22,6 @@ use tracing::subscriber::{NoSubscriber, with_default};
 
 use crate::computer::{answer_aside, temporary_folder, warn_of_rejects};
 use crate::model;
-use crate::options::of_records;
 use crate::params::Params;
 
 /// Find the proteins of results that are nearest to those of a FASTA
@@ -33,6 +35,7 @@ use crate::params::Params;
 /// Exit codes: 0; 1 if a query has no vector and so no hits, which a warning names; 65 if the results are of several models, or
 /// --model is another; 66 if the model is not found.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(hide_if_of_records))]
 pub(crate) struct SearchArgs {
     /// FASTA of the queries, plain or compressed by gzip, bgzip or zstd; - is standard input
     #[arg(value_name = "QUERIES.fasta", value_parser = crate::args::input())]
@@ -67,14 +70,23 @@ pub(crate) struct SearchArgs {
 
     /// Device that embeds the queries: auto, cpu, cuda or cuda:N
     #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
+    device: Device,
 
-    /// More options of fasta-shard for the queries, as in a shell: "--duplicate-ids suffix"
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    fasta_shard: Option<String>,
+    /// Options of `fasta-shard` for the queries, in place of those of the results.
+    #[command(flatten)]
+    records: Given<fasta_shard::RecordOptions>,
 
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// Leaves an option of records to `--help`.
+pub(crate) fn hide_if_of_records(option: Arg) -> Arg {
+    let is_of_records = matches!(
+        option.get_help_heading(),
+        Some("Translation" | "Long proteins" | "Records")
+    );
+    option.hide_short_help(is_of_records)
 }
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
@@ -83,15 +95,14 @@ const OF_RECORDS: &str = "duplicate_ids invalid long_policy max_residues overlap
 /// Those of them that decide residues.
 const OF_RESIDUES: [&str; 3] = ["long_policy", "max_residues", "overlap"];
 
-/// A model, its options, and the words of those that a child gets.
-type Model = (Session, gpu_embed::Args, Vec<String>);
+/// A model, and its options.
+type Model = (Session, gpu_embed::Args);
 
 impl SearchArgs {
     pub(crate) fn run(self, stop: &Stop) -> Result<Exit, Fault> {
         let out = self.out.as_deref().unwrap_or(Path::new("hits.tsv"));
         let format = format_of_table(self.format, out, TableFormat::Tsv)?;
         let mut config = self.hits.config(out.to_owned(), format)?;
-        let given = of_records(self.fasta_shard.as_deref())?;
         let outputs: Vec<NamedPath> = self.out.iter().map(|out| ("--out", &**out)).collect();
         let is_file = !is_stream(&self.queries);
         let _ = is_file.then(|| open_input(&self.queries)).transpose()?;
@@ -118,7 +129,7 @@ impl SearchArgs {
         // A signal may end the process at once while a driver is asked, so there is no folder yet.
         let model = self.open_model(&targets, &column, stop)?;
         let folder = temporary_folder()?;
-        let exit = self.embed(model, &targets, given, folder.path(), stop)?;
+        let exit = self.embed(model, &targets, folder.path(), stop)?;
         let queries = Dataset::open(folder.path(), Err, stop)?;
         config.out = self.out.clone().unwrap_or(folder.path().join("hits"));
         (config.column, config.no_self, config.is_fresh) = (Some(column), self.no_self, true);
@@ -142,7 +153,6 @@ impl SearchArgs {
         let mut words: Vec<String> = words.split(' ').map(str::to_owned).collect();
         words.push(format!("--device={}", self.device));
         words.extend(self.hits.threads.map(|count| format!("--threads={count}")));
-        words.extend(self.download.then(|| "--download".to_owned()));
         let name = made_by.model.clone();
         let name = name.map_or_else(String::new, |model| match model.revision {
             Some(commit) => format!("{}@{commit}", model.name),
@@ -158,15 +168,19 @@ impl SearchArgs {
             return Err(Fault::new(Exit::NoInput, what + fetch));
         };
         let dtype = option("dtype", "f32");
-        let required = [format!("--model={model}"), format!("--dtype={dtype}")];
-        let others = ["--out=x", "x"].map(str::to_owned);
-        let mut args: gpu_embed::Args = parse(&[&words[..], &required, &others].concat())?;
-        (args.common, args.progress) = (self.common.clone(), self.hits.progress);
+        words.push(format!("--dtype={dtype}"));
+        let options = Given::<gpu_embed::Options>::parse(&words)?;
+        let path = Path::new(&model).to_owned();
+        let mut args = gpu_embed::Args::new(path, options, self.common.clone());
+        args.download = self.download;
+        args.options.options.computation.progress = self.hits.progress;
         let mut opened = model::open(&args, true, stop);
         if opened.as_ref().is_err_and(|it| it.exit() == Exit::Usage) && dtype != "f32" {
             let what = "which this device does not compute: the queries are computed in f32";
             tracing::warn!("{results}: made in {dtype}, {what}");
-            args.dtype = Some(plmkit_esm2::Dtype::F32);
+            words.pop();
+            words.push("--dtype=f32".to_owned());
+            args.options = Given::parse(&words)?;
             opened = model::open(&args, true, stop);
         }
         let told = |it: Fault| {
@@ -182,7 +196,7 @@ impl SearchArgs {
             return Err(Fault::new(Exit::Data, what));
         }
         session.pin_device_and_type();
-        Ok((session, args, words))
+        Ok((session, args))
     }
 
     /// Finds the model by its id on the Hub, or where a run had it that made the results.
@@ -199,17 +213,16 @@ impl SearchArgs {
         runs.find(is_here).map(|run| run.model)
     }
 
-    /// Embeds the queries in a folder, cut as the results were unless options of `fasta-shard` are `given`. Tells what became of them.
+    /// Embeds the queries in a folder, cut as the results were unless options say otherwise. Tells what became of them.
     fn embed(
         &self,
         model: Model,
         targets: &Dataset,
-        given: Vec<String>,
         to: &Path,
         stop: &Stop,
     ) -> Result<Exit, Fault> {
-        let (mut session, args, of_child) = model;
-        let mut words = ["--out=x", "--shards=1", "-"].map(str::to_owned).to_vec();
+        let (mut session, args) = model;
+        let mut words = self.records.words.clone();
         let samples = targets.samples().iter();
         let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
         let cut_by = cuts.next();
@@ -224,9 +237,11 @@ impl SearchArgs {
             let (word, value) = (format!("--{}", name.replace('_', "-")), value.to_string());
             if OF_RECORDS.contains(&**name) && value != "null" {
                 let own = format!("{word}={}", value.trim_matches('"'));
-                if !given.iter().any(|given| given.starts_with(&word)) {
-                    words.push(own);
-                } else if OF_RESIDUES.contains(&&**name) && !given.join("=").contains(&own) {
+                if !self.records.has(&word) {
+                    words.push(own.into());
+                } else if OF_RESIDUES.contains(&&**name)
+                    && !words.iter().any(|given| *given == *own)
+                {
                     tracing::warn!(
                         "the results were cut with {own}, the queries are not: the same protein may have another vector"
                     );
@@ -236,20 +251,22 @@ impl SearchArgs {
         // Samples that were combined have no such options.
         let windows = targets.parts[0].provenance.text_option(WINDOWS);
         let windows = windows.filter(|_| cut_by.is_none());
-        words.extend(windows.map(|_| "--long-policy=window".to_owned()));
-        words.extend(given);
-        let mut cut: fasta_shard::Args = parse(&words)?;
-        let mut pack: pack_batches::Args = parse(&["x", "--out=x"].map(str::to_owned))?;
-        pack.description = targets.layout().labels.description;
-        let (at, queries) = (|name: &str| to.join(name), path_text(&self.queries));
-        (cut.out, cut.inputs) = (at("shards"), vec![self.queries.clone()]);
+        let windows = windows.filter(|_| !self.records.has("--long-policy"));
+        words.extend(windows.map(|_| "--long-policy=window".into()));
+        let at = |name: &str| to.join(name);
+        let (options, common) = (Given::parse(&words)?, self.common.clone());
+        let mut cut = fasta_shard::Args::new(at("shards"), options, None, common);
+        (cut.inputs, cut.shards) = (vec![self.queries.clone()], Some(NonZero::<u32>::MIN));
+        let (queries, description) = (
+            path_text(&self.queries),
+            targets.layout().labels.description,
+        );
         // Its messages are about files that nobody sees.
-        let cut = with_default(NoSubscriber::new(), || prepare(cut, &pack, stop));
+        let cut = with_default(NoSubscriber::new(), || {
+            prepare(cut, DEFAULT_BATCH_TOKENS.get(), description, stop)
+        });
         StoreError::check(stop)?;
-        cut.map_err(|fault| {
-            let own = "--fasta-shard '--translate orf' or six-frame translates";
-            fault.reworded(|it| it.replace("--translate orf or six-frame translates", own))
-        })?;
+        cut?;
         let manifest: Manifest = read_sealed(&at("shards").join(MANIFEST_FILE))?;
         let embeddings = at("embeddings");
         std::fs::create_dir(&embeddings).map_err(StoreError::cannot_create(&embeddings))?;
@@ -263,7 +280,7 @@ impl SearchArgs {
             force: false,
         }));
         let tokens = manifest.tokens;
-        answer_aside(&args, &of_child, None, &mut session, &request, tokens, stop)?;
+        answer_aside(&args, None, &mut session, &request, tokens, stop)?;
         if let Some(count @ 1..) = manifest.changed.get("proteins_truncated") {
             let (count, longest) = (plural(*count, "protein"), &manifest.options["max_residues"]);
             tracing::warn!("{queries}: {count} truncated to {longest} residues");

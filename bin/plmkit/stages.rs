@@ -139,7 +139,10 @@ impl Run {
     /// Cuts all samples, and writes how the results are made. Returns those that are cut.
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let (mut cut, mut ended, mut refused) = (Vec::new(), BTreeMap::new(), Vec::new());
-        let (mode, quiet) = (self.options.gpu_embed.progress, self.args.common.quiet);
+        let (mode, quiet) = (
+            self.options.gpu_embed.options.computation.progress,
+            self.args.common.quiet,
+        );
         let _shown = ProgressDisplay::of_stages(mode, quiet, &[("cutting", "", 0)]);
         // A run that is refused for the inputs of a sample leaves all as it is.
         for sample in &self.samples {
@@ -194,7 +197,7 @@ impl Run {
     /// Refuses positions of an id that no shard has, or that is short for several. gpu-embed sees a shard at a time, and takes an id
     /// that it lacks for one of another shard.
     fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
-        let Some(path) = &self.options.gpu_embed.scores_positions else {
+        let Some(path) = &self.options.gpu_embed.options.scores_positions else {
             return Ok(());
         };
         let lines = read_id_values(path, "position")?;
@@ -269,8 +272,7 @@ impl Run {
 
     /// The children that compute the shards of this run, if not this process does.
     fn children(&self, session: &Session) -> Result<Vec<Child>, Fault> {
-        let (args, words) = (&self.options.gpu_embed, &self.options.words.gpu_embed);
-        computer::children(args, words, self.args.children, session)
+        computer::children(&self.options.gpu_embed, self.args.children, session)
     }
 
     /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one. Children

@@ -142,15 +142,15 @@ impl SampleFolder<'_> {
         let mut options = self.run.options.pack_batches.clone();
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        if !self.run.options.has_batch_size {
+        if !self.run.options.has_batch_size() {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them. What they are, if they are
             // damaged, gpu-embed tells.
             let found = BatchesFile::open_unverified(batches);
-            let has_description = found.map_or(options.description, |found| {
+            let has_description = found.map_or(options.options.description, |found| {
                 found.provenance().options.contains_key(DESCRIPTION)
             });
-            let is_same = has_description == options.description;
-            if batches.exists() && is_same && !options.force && !self.run.args.force {
+            let is_same = has_description == options.options.description;
+            if batches.exists() && is_same && !self.run.args.force {
                 return Ok(Exit::Done);
             }
             options.batch_size = Some(self.run.batch_size_file());

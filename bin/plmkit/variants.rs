@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{
-    Common, Exit, Fault, ProgressMode, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
-    parse,
+    Common, Exit, Fault, Given, Stop, ensure_distinct, ensure_no_stream, ensure_same_kind,
 };
 use plmkit_contract::{AMINO_ACIDS, Reject, SPECIAL_TOKENS, ShardRow, ShortIds};
 use plmkit_dataset::{Dataset, Sites, Table};
@@ -20,7 +20,7 @@ use plmkit_store::{StoreError, read_rejects, read_shard};
 use crate::args::input;
 use crate::computer::{answer_aside, temporary_folder, warn_of_rejects};
 use crate::model;
-use crate::options::of_records;
+use crate::search::hide_if_of_records;
 
 /// Score the variants of a table, or all substitutions, by the log-probabilities of a model
 ///
@@ -30,6 +30,7 @@ use crate::options::of_records;
 ///
 /// Exit codes: 0; 1 if lines are wrong, of which a warning counts them and names the first, or if a protein could not be computed.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(hide_if_of_records))]
 pub(crate) struct VariantsArgs {
     /// FASTA of the proteins, plain or compressed by gzip, bgzip or zstd; - is standard input
     #[arg(value_name = "PROTEINS.fasta", value_parser = input())]
@@ -58,25 +59,11 @@ pub(crate) struct VariantsArgs {
     #[arg(long)]
     download: bool,
 
-    /// Device to compute on: auto, cpu, cuda or cuda:N
-    #[arg(long, value_name = "DEVICE", default_value = "auto")]
-    device: String,
+    #[command(flatten)]
+    computation: Given<gpu_embed::ComputationOptions>,
 
-    /// Precision: auto, f32, f16, bf16, int8 or fp8
-    #[arg(long, value_name = "TYPE", default_value = "auto")]
-    dtype: String,
-
-    /// CPU threads [default: the CPUs that this process may use]
-    #[arg(long, value_name = "N")]
-    threads: Option<u16>,
-
-    /// How progress is shown on standard error
-    #[arg(long, value_enum, value_name = "MODE", default_value = "auto")]
-    progress: ProgressMode,
-
-    /// More options of fasta-shard for the FASTA, as in a shell: "--invalid x"
-    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true)]
-    fasta_shard: Option<String>,
+    #[command(flatten)]
+    records: Given<fasta_shard::RecordOptions>,
 
     /// Compute in N child processes, as on so many GPUs
     #[cfg_attr(feature = "testing", arg(long, value_name = "N", hide = true))]
@@ -123,11 +110,14 @@ impl VariantsArgs {
     /// Reads the proteins.
     fn proteins(&self, folder: &Path, stop: &Stop) -> Result<Vec<Protein>, Fault> {
         let all = folder.join("all");
-        let mut cut = format!("--out={}\n", all.display());
-        cut += "--shards=1\n--max-residues=16777216";
-        let given = of_records(self.fasta_shard.as_deref())?;
-        let input = words(&format!("--\n{}", self.fasta.display()));
-        fasta_shard::run(parse(&[words(&cut), given, input].concat())?, stop)?;
+        let mut words = self.records.words.clone();
+        if !self.records.has("--max-residues") {
+            words.push("--max-residues=16777216".into());
+        }
+        let common = self.common.clone();
+        let mut cut = fasta_shard::Args::new(all.clone(), Given::parse(&words)?, None, common);
+        (cut.inputs, cut.shards) = (vec![self.fasta.clone()], Some(NonZero::<u32>::MIN));
+        fasta_shard::run(cut, stop)?;
         let shard = read_shard(&all.join("shard-00000.parquet"))?;
         let rows = shard.rows();
         let own = |row: ShardRow<'_>| (row.key.id.to_owned(), row.sequence.to_owned());
@@ -167,17 +157,15 @@ impl VariantsArgs {
         let written = fs::write(&fasta, records).and_then(|()| fs::write(&listed, lines));
         let made = written.and_then(|()| fs::create_dir(&out));
         made.map_err(StoreError::cannot_create(&out))?;
-        let mut how = format!("--device={}\n--scores=wild-type", self.device);
+        let mut words = self.computation.words.clone();
+        let way = if self.masked { "masked" } else { "wild-type" };
+        words.push(format!("--scores={way}").into());
         if self.masked {
-            let masked = format!("masked\n--scores-positions={}", listed.display());
-            how = how.replace("wild-type", &masked);
+            words.push(format!("--scores-positions={}", listed.display()).into());
         }
-        let mut own = words(&how);
-        own.extend(self.threads.map(|count| format!("--threads={count}")));
-        own.extend(self.download.then(|| "--download".to_owned()));
-        let more = format!("--model={}\n--dtype={}\n--out=x\nx", self.model, self.dtype);
-        let mut args: gpu_embed::Args = parse(&[&own[..], &words(&more)].concat())?;
-        (args.common, args.progress) = (self.common.clone(), self.progress);
+        let (path, common) = (Path::new(&self.model).to_owned(), self.common.clone());
+        let mut args = gpu_embed::Args::new(path, Given::parse(&words)?, common);
+        args.download = self.download;
         let Some(mut session) = model::open(&args, true, stop)? else {
             return Err(StoreError::Stopped.into());
         };
@@ -187,19 +175,11 @@ impl VariantsArgs {
         );
         let rejects = rejects_beside(&out.join("embeddings.parquet"));
         let request = Request::Fasta {
-            cut: words(&cut),
-            pack: words("x\n--out=x"),
+            cut: cut.lines().map(str::to_owned).collect(),
+            pack: ["x", "--out=x"].map(str::to_owned).to_vec(),
             folder: out,
         };
-        let exit = answer_aside(
-            &args,
-            &own,
-            self.children,
-            &mut session,
-            &request,
-            tokens,
-            stop,
-        )?;
+        let exit = answer_aside(&args, self.children, &mut session, &request, tokens, stop)?;
         sites.read(&Dataset::open(folder, Err, stop)?, stop)?;
         if exit == Exit::Done {
             return Ok(exit);
@@ -211,11 +191,6 @@ impl VariantsArgs {
         let fasta = path_text(&self.fasta);
         Ok(warn_of_rejects(&fasta, &rejected, "without scores"))
     }
-}
-
-/// The words of a command line, each on a line of its own.
-fn words(lines: &str) -> Vec<String> {
-    lines.lines().map(str::to_owned).collect()
 }
 
 /// The table of all substitutions of these proteins.

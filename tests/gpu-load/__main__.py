@@ -65,7 +65,7 @@ class Programs:
         command = [self.options.tree / "run", self.options.programs / "plmkit", ROOT / "test-data/proteins.fasta", "--threads", "1"]
         command += ["--model", ROOT / "test-data/model-tiny", "--out", folder / "results", "--max-shard-tokens", "5000"]
         # Otherwise a process of its own measures the size.
-        command += ["--pack-batches", "--max-batch-tokens 4096", *more]
+        command += ["--max-batch-tokens=4096", *more]
         own = os.environ | {"STAND_IN_LOG": str(folder)} | (environment or {})
         done = subprocess.run([*map(str, command)], env=own, capture_output=True, text=True, check=False, timeout=120)
         return Run(done.returncode, done.stderr.strip(), done.stdout.strip(), device_log.calls(folder), set(), folder / "results")

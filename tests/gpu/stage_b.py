@@ -227,7 +227,7 @@ def verdict(bench):
     def one(dtype):
         out = bench.path("out.parquet")
         bench.programs.embed(batches, model, out, "--dtype", dtype, "--pool", "mean,max,bos", "--residues")
-        options = ["--shards", bench.folder / "verdict-shards", "--model", model, "--sample", 40, "--report", "-"]
+        options = ["--shards", bench.folder / "verdict-shards", "--model", model, "--spot-check", 40, "--report", "-"]
         report = json.loads(bench.programs.run("validate-embeddings", out, *options, codes=(0, 1))[0])
         check = next(check for check in report["checks"] if check["name"] == "spot-check")
         bench.values(dtype, check["summary"], check["outcome"] == "pass", {"spot_check": report["spot_check"], "counts": check["counts"]})

@@ -15,7 +15,7 @@ use crate::{data, plmkit, proteins};
 fn shards(folder: &Path) -> &'static str {
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
     fs::write(folder.join("a.fasta"), text.repeat(8)).expect("write");
-    "a.fasta --threads 1 --max-shard-tokens 30000 --fasta-shard=--duplicate-ids=suffix"
+    "a.fasta --threads 1 --max-shard-tokens 30000 --duplicate-ids=suffix"
 }
 
 /// The children of a running program.
@@ -73,10 +73,9 @@ fn a_batch_that_crashes_its_child_costs_its_own_sequences_alone() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 40);
-    let line =
-        "a.fasta --max-shard-tokens 4000 --children 2 --validate-embeddings=--max-rejected=50%";
+    let line = "a.fasta --max-shard-tokens 4000 --children 2 --max-rejected=50%";
     let mut crashing = plmkit(folder, &format!("{line} --out results"));
-    let said = run(crashing.arg("--gpu-embed=--inject abort=7"));
+    let said = run(crashing.arg("--inject=abort=7"));
     assert!(said.contains("another takes its place"), "{said}");
     let rejects = folder.join("results/a/rejects");
     let lists: Vec<_> = fs::read_dir(rejects).expect("lists").flatten().collect();

@@ -37,9 +37,9 @@ fn an_estimate_has_the_lengths_of_the_shards_and_writes_nothing() {
     for (number, options) in [
         "a.fasta",
         "a.fasta --max-shard-tokens 3000 --layers all --pool mean,max --residues",
-        "a.fasta --windows --fasta-shard=--max-residues=300",
-        "a.fasta --fasta-shard='--long-policy separate --max-residues 200 --min-residues 50'",
-        "contigs.fna --translate six-frame --fasta-shard=--min-residues=3",
+        "a.fasta --long-policy window --max-residues=300",
+        "a.fasta --long-policy separate --max-residues 200 --min-residues 50",
+        "contigs.fna --translate six-frame --min-residues=3",
     ]
     .into_iter()
     .enumerate()
@@ -53,10 +53,7 @@ fn an_estimate_has_the_lengths_of_the_shards_and_writes_nothing() {
         let found: Value = serde_json::from_slice(&found.stdout).expect("JSON");
         let out = format!("results-{number}");
         run(plmkit(folder, &format!("--quiet --out {out}")).args(&words));
-        let of_shards = words
-            .iter()
-            .filter(|word| !word.starts_with("--fasta-shard"));
-        let of_shards = of_shards.map(String::as_str).collect::<Vec<_>>().join(" ");
+        let of_shards = words.join(" ");
         let of_shards = of_shards.split(" --").filter(|option| {
             ["layers", "pool", "residues"]
                 .iter()
@@ -122,7 +119,7 @@ fn an_estimate_is_refused_as_the_run_would_be() {
         ),
         ("estimate none.fasta", 66, "none.fasta: cannot open"),
         (
-            "estimate a.fasta --fasta-shard=--frobnicate",
+            "estimate a.fasta --frobnicate",
             2,
             "unexpected argument '--frobnicate'",
         ),
@@ -137,7 +134,7 @@ fn an_estimate_is_refused_as_the_run_would_be() {
             "--dtype f16: not computed on this CPU",
         ),
         (
-            "estimate a.fasta --layers 9 --fasta-shard=--invalid=x",
+            "estimate a.fasta --layers 9 --invalid=x",
             2,
             "layer 9 does not exist",
         ),
@@ -149,10 +146,7 @@ fn an_estimate_is_refused_as_the_run_would_be() {
         );
     }
     fs::copy(folder.join("a.fasta"), folder.join("estimate")).expect("copy");
-    let file = plmkit(
-        folder,
-        "./estimate --out r --fasta-shard=--invalid=x --quiet",
-    );
+    let file = plmkit(folder, "./estimate --out r --invalid=x --quiet");
     assert!({ file }.status().expect("run").success());
     assert!(folder.join("r/estimate/dataset.json").exists());
 }
@@ -252,7 +246,7 @@ fn a_sample_without_a_protein_is_a_warning_unless_all_are() {
             None => format!("{word}.fasta"),
         });
         let line = samples.collect::<Vec<_>>().join(" ");
-        let line = format!("{line} --out r{number} --fasta-shard=--invalid=reject");
+        let line = format!("{line} --out r{number} --invalid=reject");
         for _ in 0..2 {
             let output = plmkit(folder, &line).output().expect("run");
             assert_eq!(output.status.code(), Some(code), "{line}: {}", said(&output));
@@ -267,29 +261,18 @@ fn a_sample_without_a_protein_is_a_warning_unless_all_are() {
     );
 }
 
-/// The options that a message offers.
+/// The options that a message offers, with their values.
 fn hints(message: &str) -> Vec<String> {
-    let hint = |part: &str| match part.split_once(' ') {
-        Some((option, rest)) if rest.starts_with('"') => {
-            format!(
-                "{option} {}",
-                &rest[..=rest[1..].find('"').unwrap_or(0) + 1]
-            )
-        }
-        Some((option, rest)) => match (option, rest.split([' ', ',']).next()) {
-            ("--translate", Some(way)) => format!("{option} {way}"),
-            ("--fasta-shard", Some(given)) => format!("{option} {given}"),
-            _ => option.to_owned(),
-        },
-        None => part.to_owned(),
+    let switches = ["--drop-blanks", "--pir"];
+    let parts = message.match_indices(" --");
+    let parts = parts.map(|(at, _)| &message[at + 1..]);
+    let hint = |part: &str| {
+        let mut words = part.split([' ', ',', ';']);
+        let option = words.next().unwrap_or_default();
+        let value = words.next().filter(|_| !switches.contains(&option));
+        value.map_or(option.to_owned(), |value| format!("{option} {value}"))
     };
-    // The options of a program are no hints of their own.
-    let message = message.replace("--fasta-shard --", "--fasta-shard -\u{ad}-");
-    let parts = message
-        .match_indices(" --")
-        .map(|(at, _)| &message[at + 1..]);
-    let hints = parts.map(hint);
-    hints.map(|hint| hint.replace('\u{ad}', "")).collect()
+    parts.map(hint).collect()
 }
 
 #[test]
@@ -305,28 +288,13 @@ fn a_hint_can_be_typed_as_it_is() {
     write("pir.fasta", ">P1;a\ntitle\nMKV*\n");
     write("long.fasta", &format!(">a\n{}\n", "MKVLA".repeat(300)));
     for (name, code, expected) in [
-        (
-            "letter",
-            65,
-            &[
-                "--fasta-shard \"--invalid x\"",
-                "--fasta-shard \"--invalid reject\"",
-            ][..],
-        ),
-        ("no-id", 65, &["--fasta-shard \"--invalid reject\""]),
-        (
-            "twice",
-            65,
-            &["--fasta-shard \"--duplicate-ids drop-identical\""],
-        ),
-        (
-            "dna",
-            65,
-            &["--translate orf", "--fasta-shard \"--alphabet protein\""],
-        ),
-        ("blanks", 65, &["--fasta-shard --drop-blanks"]),
-        ("pir", 65, &["--fasta-shard --pir"]),
-        ("long", 0, &["--windows"]),
+        ("letter", 65, &["--invalid x", "--invalid reject"][..]),
+        ("no-id", 65, &["--invalid reject"]),
+        ("twice", 65, &["--duplicate-ids drop-identical"]),
+        ("dna", 65, &["--translate orf", "--alphabet protein"]),
+        ("blanks", 65, &["--drop-blanks"]),
+        ("pir", 65, &["--pir"]),
+        ("long", 0, &["--long-policy window"]),
     ] {
         let line = format!("{name}.fasta --out {name}");
         let output = plmkit(folder, &line).output().expect("run");
@@ -341,9 +309,7 @@ fn a_hint_can_be_typed_as_it_is() {
             );
             typed.args(shlex::split(hint).expect("words"));
             // Of three records one is more than the default share of rejects.
-            let typed = typed
-                .arg("--validate-embeddings=--max-rejected 60%")
-                .output();
+            let typed = typed.arg("--max-rejected=60%").output();
             let typed = typed.expect("run");
             assert!(
                 typed.status.success(),
@@ -356,15 +322,13 @@ fn a_hint_can_be_typed_as_it_is() {
 }
 
 fn rejected_records(folder: &Path) {
-    let line = "letter.fasta --out rejected --fasta-shard=--invalid=reject";
+    let line = "letter.fasta --out rejected --invalid=reject";
     let failed = plmkit(folder, line).output().expect("run");
-    let hint = "or --validate-embeddings \"--max-rejected SHARE\"";
+    let hint = "or --max-rejected SHARE";
     assert!(said(&failed).contains(hint), "{}", said(&failed));
     let page = fs::read_to_string(folder.join("rejected/index.html"));
-    let hint = "accept more with --validate-embeddings &quot;--max-rejected …&quot;.";
+    let hint = "accept more with --max-rejected.";
     assert!(page.expect("a page").contains(hint));
-    let typed = plmkit(folder, line)
-        .args(["--validate-embeddings", "--max-rejected 50%"])
-        .status();
+    let typed = plmkit(folder, line).args(["--max-rejected=50%"]).status();
     assert!(typed.expect("run").success());
 }

@@ -156,10 +156,7 @@ fn an_input_that_is_no_file_is_refused() {
                 format!("plmkit {input} --out none --model {model} --quiet"),
                 66,
             ),
-            (
-                format!("{plmkit} --validate-embeddings=--reference={input}"),
-                66,
-            ),
+            (format!("{plmkit} --reference={input}"), 66),
             (
                 format!(
                     "gpu-embed b.arrow --out e --model {model} --scores masked --scores-positions {input}"
@@ -226,7 +223,7 @@ fn a_run_with_force_that_is_refused_late_leaves_what_is_there() {
     let (before, embedded) = (tree(&results), data(&results));
     let fasta = fs::read(folder.join("a.fasta")).expect("read");
     if !Path::new("/proc/driver/nvidia/version").exists() {
-        for options in ["", " --pack-batches=--max-batch-tokens=900"] {
+        for options in ["", " --max-batch-tokens=900"] {
             let line = format!("plmkit a.fasta --out results --device cuda --force{options}");
             let output = command(folder, &line)
                 .arg("--model")
@@ -322,10 +319,7 @@ fn a_path_may_begin_as_options_do() {
         Path::new("./-m"),
         "a.fasta --out whole",
     ));
-    for (out, options) in [
-        ("-x", ""),
-        ("-y", " --known=-x/a --fasta-shard=--allow-empty"),
-    ] {
+    for (out, options) in [("-x", ""), ("-y", " --known=-x/a --allow-empty")] {
         let line = format!("plmkit a.fasta --out={out} --model=-m --device cpu --quiet{options}");
         run(&mut command(folder, &line));
         let made = folder.join(out);
@@ -357,9 +351,7 @@ fn a_manifest_of_another_input_with_the_same_rows_fails_the_validation() {
     for line in ["a.fasta --out one", "b/a.fasta --out two"] {
         run(&mut plmkit(
             folder,
-            &format!(
-                "{line} --fasta-shard=--invalid=reject --validate-embeddings=--max-rejected=50%"
-            ),
+            &format!("{line} --invalid=reject --max-rejected=50%"),
         ));
     }
     for file in ["manifest.json", "rejects.csv"] {

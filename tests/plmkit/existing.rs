@@ -173,7 +173,7 @@ fn a_stage_goes_on_with_the_options_of_prepare() {
     assert!(said.contains("b: not cut"), "{said}");
     // An option that may have a value, and has none.
     for stage in ["prepare", "embed --task 1/1"] {
-        let line = format!("b.fasta --out scored --gpu-embed --scores --stage {stage}");
+        let line = format!("b.fasta --out scored --scores --stage {stage}");
         run(&mut plmkit(folder, &line));
     }
 }
@@ -212,7 +212,7 @@ fn batches_of_an_interrupted_run_are_kept_if_they_are_whole_and_of_the_same_opti
         run(&mut plmkit(folder, &format!("{line} --force")));
         interrupt();
     }
-    run(plmkit(folder, line).args(["--pack-batches", "--description"]));
+    run(plmkit(folder, line).args(["--description"]));
     let rows = fs::read(&embeddings).expect("embeddings");
     assert!(rows.windows(11).any(|bytes| bytes == b"description"));
 }
@@ -258,7 +258,7 @@ fn the_same_weights_are_known_whatever_their_path_and_age() {
     let before = data(&folder.join("results"));
     let copy = folder.join("copy");
     copy_model("model-tiny", &copy);
-    let defaults = "--pool mean --layers last --dtype auto --gpu-embed=--prefetch=2";
+    let defaults = "--pool mean --layers last --dtype auto --prefetch=2";
     for model in [
         &copy,
         Path::new("copy"),
@@ -341,7 +341,7 @@ fn allowing_empty_samples_keeps_the_limit_of_rejected_records() {
     let folder = folder.path();
     fs::write(folder.join("a.fasta"), ">1\nMKV\n>2\nMK1\n").expect("write");
     fs::write(folder.join("b.fasta"), ">1\nMK1\n").expect("write");
-    let options = "--allow-empty --quiet --fasta-shard=--invalid=reject";
+    let options = "--allow-empty --quiet --invalid=reject";
     run(&mut plmkit(
         folder,
         &format!("b.fasta --out none {options}"),
@@ -351,7 +351,7 @@ fn allowing_empty_samples_keeps_the_limit_of_rejected_records() {
     let said = String::from_utf8_lossy(&half.stderr);
     assert_eq!(half.status.code(), Some(1), "{said}");
     assert!(said.contains("1 of 2 records are rejected"), "{said}");
-    let enough = "--validate-embeddings --max-rejected=50%";
+    let enough = "--max-rejected=50%";
     run(&mut plmkit(
         folder,
         &format!("a.fasta --out enough {options} {enough}"),
@@ -388,7 +388,7 @@ fn a_refused_shard_keeps_its_logs() {
     let events = folder.join("results/a/logs/shard-00000.events.jsonl");
     let before = fs::read(&events).expect("events");
     fs::remove_file(folder.join("results/a/embeddings/shard-00000.parquet")).expect("remove");
-    let nowhere = ["--quiet", "--gpu-embed", "--checkpoint-dir /proc/nowhere"];
+    let nowhere = ["--quiet", "--checkpoint-dir=/proc/nowhere"];
     let mut refused = plmkit(folder, "a.fasta --out results");
     let refused = refused.args(nowhere).output().expect("the program starts");
     assert_eq!(refused.status.code(), Some(73));
@@ -400,8 +400,8 @@ fn what_did_not_fit_into_memory_is_tried_again_by_force() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 20);
-    let line = "a.fasta --out results --pack-batches --max-batch-tokens=4096 --validate-embeddings --max-rejected=90%";
-    let squeezed = |most: u32| format!("{line} --gpu-embed --inject=out-of-memory-above={most}");
+    let line = "a.fasta --out results --max-batch-tokens=4096 --max-rejected=90%";
+    let squeezed = |most: u32| format!("{line} --inject=out-of-memory-above={most}");
     // Nothing fits: the memory is somebody else's.
     let refused = plmkit(folder, &squeezed(2)).output();
     let refused = refused.expect("the program starts");
@@ -427,7 +427,7 @@ fn a_list_of_zeros_is_made_again_by_force_and_none_of_others() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 3);
-    let line = "a.fasta --out results --gpu-embed --inject=not-finite=1 --validate-embeddings --max-rejected=50%";
+    let line = "a.fasta --out results --inject=not-finite=1 --max-rejected=50%";
     run(&mut plmkit(folder, line));
     let before = data(&folder.join("results"));
     let list = folder.join("results/a/rejects/shard-00000.csv");
@@ -513,7 +513,7 @@ fn known_datasets_of_another_model_are_refused_before_the_start() {
     );
     assert!(!folder.join("results").exists());
     run(&mut with_model(folder, &other, known));
-    let contacts = "a.fasta --out results --windows --gpu-embed=--contacts --quiet --force";
+    let contacts = "a.fasta --out results --long-policy window --contacts --quiet --force";
     assert_fails(
         plmkit(folder, contacts),
         2,
@@ -549,7 +549,7 @@ fn what_a_killed_run_left_of_a_complete_shard_goes() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 3);
-    let saved = "--gpu-embed=--checkpoint-dir=saved";
+    let saved = "--checkpoint-dir=saved";
     for (options, left) in [
         ("", "results/a/embeddings/.shard-00000.parquet.plmkit-run"),
         (saved, "saved/a/.shard-00000.parquet.plmkit-run"),

@@ -142,52 +142,36 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             "a.fasta --out results --max-shard-tokens 5",
             73,
             vec![
-                "fasta-shard: results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was \"500000+25000\" and is now 5)",
+                "results/a/shards/manifest.json: exists and holds other work (max_shard_tokens was \"500000+25000\" and is now 5)",
             ],
         ),
         (
             "a.fasta --out results --layers 9 --known nowhere",
             66,
             vec![
-                "fasta-shard: nowhere/dataset.json: cannot open",
+                "nowhere/dataset.json: cannot open",
                 "layer 9 does not exist; expected 0 to 4",
                 "2 errors, see above; nothing was changed",
             ],
         ),
         (
-            "a.fasta --out results --fasta-shard=--sample=x --gpu-embed=--events=e --validate-embeddings=--reference=none",
-            2,
-            vec![
-                "fasta-shard: the argument '--sample <NAME>' cannot be used multiple times",
-                "gpu-embed: the argument '--events <FILE.jsonl>' cannot be used multiple times",
-                "none: cannot open: no such file or directory",
-                "3 errors, see above; nothing was changed",
-            ],
-        ),
-        (
-            "a.fasta --out results --gpu-embed=--help",
-            2,
-            vec!["--gpu-embed: --help is no option of a run; gpu-embed --help lists its options"],
-        ),
-        (
-            "a.fasta --out results --gpu-embed=--version",
-            2,
-            vec!["--gpu-embed: --version is no option of a run"],
-        ),
-        (
-            "a.fasta --out results --fasta-shard=a.fasta",
-            2,
-            vec!["fasta-shard: expected options, found 'a.fasta'"],
-        ),
-        (
-            "a.fasta b.fasta --out results --dtype f64 --windows --translate orf --fasta-shard=--frobnicate",
+            "a.fasta b.fasta --out results --reference=none",
             66,
             vec![
-                "b.fasta: cannot open",
-                "fasta-shard: unexpected argument '--frobnicate' found",
-                "gpu-embed: invalid value 'f64' for '--dtype <TYPE>'",
-                "3 errors, see above; nothing was changed",
+                "b.fasta: cannot open: no such file or directory",
+                "none: cannot open: no such file or directory",
+                "2 errors, see above; nothing was changed",
             ],
+        ),
+        (
+            "a.fasta --out results --events=e",
+            2,
+            vec!["unexpected argument '--events' found"],
+        ),
+        (
+            "a.fasta b.fasta --out results --dtype f64",
+            2,
+            vec!["invalid value 'f64' for '--dtype <TYPE>'"],
         ),
     ] {
         let output = plmkit(folder, arguments)
@@ -273,8 +257,8 @@ fn a_stopped_run_saves_its_work() {
     let folder = folder.path();
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
     fs::write(folder.join("a.fasta"), text.repeat(60)).expect("write");
-    let options = "a.fasta --out results --threads 1 --fasta-shard=--duplicate-ids=suffix";
-    let options = format!("{options} --pack-batches=--max-batch-tokens=1500");
+    let options = "a.fasta --out results --threads 1 --duplicate-ids=suffix";
+    let options = format!("{options} --max-batch-tokens=1500");
     let mut child = plmkit(folder, &options)
         .spawn()
         .expect("the program starts");
@@ -346,7 +330,7 @@ fn of_tasks_that_start_together_one_measures_the_batches() {
         let line = format!("a.fasta --max-shard-tokens 4000 --out results --stage {stage}");
         let mut command = plmkit(folder, &line);
         command
-            .args(["--gpu-embed", "--inject out-of-memory-above=9000"])
+            .args(["--inject=out-of-memory-above=9000"])
             .stderr(Stdio::piped());
         command.spawn().expect("the program starts")
     };
@@ -384,9 +368,7 @@ fn relatives_of_esm_2_go_the_same_way() {
     ] {
         let changed = folder.join(model);
         copy_model(model, &changed);
-        let out = format!(
-            "a.fasta --out {model}-results --gpu-embed=--logits --validate-embeddings=--sample=12"
-        );
+        let out = format!("a.fasta --out {model}-results --logits --spot-check=12");
         run(&mut with_model(folder, &changed, &out));
         let sample = folder.join(format!("{model}-results/a"));
         let read = |path: &Path| -> Value {
@@ -419,7 +401,7 @@ fn relatives_of_esm_2_go_the_same_way() {
     let esmc = with_model(
         folder,
         &test_data("model-tiny-esmc"),
-        "a.fasta --out none --gpu-embed=--contacts",
+        "a.fasta --out none --contacts",
     );
     common::assert_fails(esmc, 65, "has no contact head");
     assert!(!folder.join("none").exists());
@@ -434,7 +416,7 @@ fn positions_to_mask_are_of_any_shard() {
         fs::write(folder.join("positions.csv"), positions).expect("write");
         let options = "--out results a.fasta --max-shard-tokens 12";
         let mut plmkit = plmkit(folder, options);
-        plmkit.arg("--gpu-embed=--scores masked --scores-positions positions.csv");
+        plmkit.args(["--scores=masked", "--scores-positions=positions.csv"]);
         plmkit
     };
     let no_table = "positions.csv: line 1: expected the columns id,position";
@@ -528,7 +510,7 @@ fn a_finished_sample_is_judged_again_only_if_something_changed() {
         folder,
         &format!("{line} --verify")
     ))));
-    let other = format!("{line} --validate-embeddings=--max-rejected=1%");
+    let other = format!("{line} --max-rejected=1%");
     assert!(is_cut(&run(&mut plmkit(folder, &other))));
     run(&mut plmkit(folder, line));
     fs::remove_file(results.join("index.html")).expect("remove");
@@ -571,7 +553,7 @@ fn a_second_run_in_the_folder_ends_at_once() {
         .expect("read")
         .repeat(20);
     fs::write(folder.join("a.fasta"), many).expect("write");
-    let line = "a.fasta --out results --fasta-shard=--duplicate-ids=suffix";
+    let line = "a.fasta --out results --duplicate-ids=suffix";
     let mut first = plmkit(folder, line).spawn().expect("the program starts");
     while !folder.join("results/a/shards/manifest.json").exists() {
         thread::sleep(Duration::from_millis(5));
@@ -587,23 +569,4 @@ fn a_second_run_in_the_folder_ends_at_once() {
     }
     assert!(first.wait().expect("the program ran").success());
     run(&mut plmkit(folder, line));
-}
-
-#[test]
-fn an_option_of_another_program_is_told_its_place() {
-    let folder = tempfile::tempdir().expect("temp folder");
-    for (option, place) in [
-        (
-            "--invalid x",
-            "it is an option of fasta-shard: --fasta-shard '--invalid …'; see --help",
-        ),
-        (
-            "--scores",
-            "it is an option of gpu-embed: --gpu-embed '--scores …'; see --help",
-        ),
-        ("--nothing", "unexpected argument '--nothing' found"),
-    ] {
-        let wrong = plmkit(folder.path(), &format!("a.fasta --out results {option}")).output();
-        assert_failed(&wrong.expect("the program starts"), 2, place);
-    }
 }

@@ -4,95 +4,37 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use clap::CommandFactory;
+use clap::Args;
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 
 use crate::common::{Tree, assert_fails, command, run, test_data, tree};
 use crate::{copy_as_f16, proteins};
 
-/// Options of the programs that plmkit gives them, that change the results, or that are no options of a run.
-const OTHERS: [(&str, &[&str]); 4] = [
-    (
-        "fasta-shard",
-        &[
-            "--out",
-            "--sample",
-            "--shards",
-            "--max-shard-tokens",
-            "--translate",
-            "--drop-blanks",
-            "--pir",
-            "--dedup",
-            "--known",
-            // These need an option that changes the results.
-            "--genetic-code",
-            "--stops",
-            "--orf-between",
-            "--overlap",
-        ],
-    ),
-    ("pack-batches", &["--out", "--batch-size", "--description"]),
-    (
-        "gpu-embed",
-        &[
-            "--model",
-            "--out",
-            "--rejects",
-            "--events",
-            "--probe",
-            "--residues",
-            "--logits",
-            "--contacts",
-            "--scores",
-            "--scores-positions",
-            // It computes again, as it says.
-            "--force",
-        ],
-    ),
-    (
-        "validate-embeddings",
-        &[
-            "--dataset",
-            "--shards",
-            "--rejects",
-            "--manifest",
-            "--model",
-            "--recomputed",
-            "--mqc",
-            "--reference",
-            "--min-cosine",
-        ],
-    ),
-];
+/// Options that change the results, or need one that does.
+const OTHERS: &str = "--translate --genetic-code --stops --orf-between --overlap --drop-blanks --pir --dedup --known --description \
+                      --residues --logits --contacts --scores --scores-positions --reference --min-cosine";
 
 /// Values of options without a default that change no result.
-const NEUTRAL: [(&str, &str); 16] = [
-    ("--allow-empty", ""),
+const NEUTRAL: [(&str, &str); 10] = [
     ("--checkpoint-dir", " saved"),
-    ("--download", ""),
-    ("--force", ""),
     ("--html", " v.html"),
-    ("--log-format", " json"),
+    ("--max-batch-tokens", " 16384"),
     ("--max-rejected", " 50%"),
     ("--min-residues", " 1"),
     ("--model-name", " X"),
-    ("--quiet", ""),
     ("--report", " r.json"),
-    ("--sample", " 1"),
     ("--skip", " pooling"),
+    ("--spot-check", " 1"),
     ("--threads", " 1"),
-    ("--verbose", ""),
-    ("--wait-for-lock", ""),
 ];
 
-/// The options of a program, with their defaults.
-fn listed(program: &str) -> Vec<(String, Option<String>)> {
-    let command = match program {
-        "fasta-shard" => fasta_shard::Args::command(),
-        "pack-batches" => pack_batches::Args::command(),
-        "gpu-embed" => gpu_embed::Args::command(),
-        _ => validate_embeddings::Args::command(),
-    };
+/// Options of plmkit itself that change no result.
+const OWN: &str =
+    " --allow-empty --download --log-format json --verbose --max-shard-tokens 500000+25000";
+
+/// The options of a program that plmkit takes, with their defaults.
+fn listed<T: Args>() -> Vec<(String, Option<String>)> {
+    let command = T::augment_args(clap::Command::new("options"));
     let options = command.get_arguments().filter(|own| !own.is_hide_set());
     let options = options.filter_map(|own| {
         let values = own.get_default_values().iter();
@@ -131,31 +73,35 @@ fn an_option_that_changes_no_value_computes_nothing_again() {
     proteins(folder, "a.fasta", 3);
     run(&mut plmkit(folder, " --device cpu"));
     let before = computed(folder);
-    for (program, others) in OTHERS {
-        let options = listed(program);
-        assert!(options.len() > 5, "{options:?}");
-        let (mut defaults, mut neutral) = (String::new(), String::new());
-        for (name, default) in &options {
-            if others.contains(&&**name) || name == "--generate" {
-                continue;
-            }
-            let value = NEUTRAL.iter().find(|(known, _)| known == name);
-            assert!(
-                default.is_some() || value.is_some(),
-                "{program} {name}: changes it a value?"
-            );
-            if let Some(default) = default.as_ref().filter(|_| name != "--device") {
-                defaults.extend([" ", &**name, &**default]);
-            }
-            if let Some((_, value)) = value {
-                neutral.extend([" ", &**name, *value]);
-            }
+    let programs = [
+        listed::<fasta_shard::Options>(),
+        listed::<pack_batches::Options>(),
+        listed::<gpu_embed::Options>(),
+        listed::<validate_embeddings::Options>(),
+    ];
+    let options = programs.concat();
+    assert!(options.len() > 40, "{options:?}");
+    let (mut defaults, mut neutral) = (String::new(), OWN.to_owned());
+    for (name, default) in &options {
+        if OTHERS.split(' ').any(|other| other == name) {
+            continue;
         }
-        for words in [defaults, neutral] {
-            let mut again = plmkit(folder, " --device cpu");
-            run(again.arg(format!("--{program}={words}")));
-            assert!(computed(folder) == before, "{program} {words}");
+        let value = NEUTRAL.iter().find(|(known, _)| known == name);
+        assert!(
+            default.is_some() || value.is_some(),
+            "{name}: changes it a value?"
+        );
+        if let Some(default) = default.as_ref().filter(|_| name != "--device") {
+            defaults.extend([" ", &**name, &**default]);
         }
+        if let Some((_, value)) = value {
+            neutral.extend([" ", &**name, *value]);
+        }
+    }
+    for words in [defaults, neutral] {
+        let mut again = plmkit(folder, &format!(" --device cpu{words}"));
+        run(&mut again);
+        assert!(computed(folder) == before, "{words}");
     }
 }
 

@@ -29,7 +29,7 @@ fn a_run_has_one_page_that_tells_all_of_its_samples() {
     let text = format!("{text}\n{more}");
     fs::write(folder.join("b.fasta"), text).expect("write");
     fs::write(folder.join("none.fasta"), ">x\n1\n").expect("write");
-    let line = "a.fasta b.fasta none.fasta --out results --fasta-shard=--invalid=reject --validate-embeddings=--max-rejected=100%";
+    let line = "a.fasta b.fasta none.fasta --out results --invalid=reject --max-rejected=100%";
     let mut all = plmkit(folder, line);
     assert!(all.output().expect("run").status.success());
     let path = folder.join("results/index.html");
@@ -83,10 +83,7 @@ fn a_page_tells_what_is_wrong() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 3);
-    let failed = plmkit(
-        folder,
-        "a.fasta --out results --gpu-embed --inject=not-finite=1",
-    );
+    let failed = plmkit(folder, "a.fasta --out results --inject=not-finite=1");
     let failed = { failed }.output().expect("run");
     assert_eq!(failed.status.code(), Some(1));
     let path = folder.join("results/index.html");
@@ -129,10 +126,7 @@ fn a_page_tells_what_is_wrong() {
 
     // A later verdict counts.
     run(&mut plmkit(folder, "b.fasta --out later"));
-    run(&mut plmkit(
-        folder,
-        "b.fasta --out other --gpu-embed=--dtype=bf16",
-    ));
+    run(&mut plmkit(folder, "b.fasta --out other --dtype=bf16"));
     let reference = "--reference other/b/embeddings/shard-00000.parquet --min-cosine 0.9999999";
     let line = format!("validate-embeddings --dataset later/b {reference}");
     let failed = command(folder, &line).output().expect("run");

@@ -60,7 +60,7 @@ fn hits_are_those_of_a_run_and_of_neighbours() {
     for (how, options, columns) in [
         ("", "--top 4", ""),
         (
-            "--pack-batches=--description",
+            "--description",
             "--metric dot",
             "\tquery_description\ttarget_description",
         ),
@@ -70,17 +70,17 @@ fn hits_are_those_of_a_run_and_of_neighbours() {
             "",
         ),
         (
-            "--windows --gpu-embed=--store-dtype=f16 --fasta-shard=--max-residues=300",
+            "--long-policy window --store-dtype=f16 --max-residues=300",
             "--metric euclidean",
             "",
         ),
         (
-            "--windows --gpu-embed=--windows=separate --fasta-shard='--max-residues 200 --overlap 50'",
+            "--long-policy window --windows=separate --max-residues 200 --overlap 50",
             "--min-score 0.9",
             "\tquery_start\ttarget_start",
         ),
         (
-            "--fasta-shard='--long-policy separate --max-residues 150'",
+            "--long-policy separate --max-residues 150",
             "--top 2 --threads 1",
             "",
         ),
@@ -180,20 +180,14 @@ fn queries_come_from_standard_input_and_results_from_several_folders() {
             &format!("{name}.fasta --out of-{name}"),
         ));
     }
-    run(&mut plmkit(
-        folder,
-        "b.fasta --out cut --fasta-shard=--max-residues=8",
-    ));
+    run(&mut plmkit(folder, "b.fasta --out cut --max-residues=8"));
     fs::write(folder.join("q.fasta"), ">q\nMKVLAAGIVGLC\n").expect("write");
     let what = "samples were cut in different ways; queries are cut as the first one was";
     for (results, differ) in [("of-a cut", true), ("of-a of-b", false)] {
         let said = run(&mut search(folder, &format!("q.fasta {results}")));
         assert_eq!(said.contains(what), differ, "{said}");
     }
-    let said = run(&mut search(
-        folder,
-        "q.fasta of-a --fasta-shard --max-residues=9",
-    ));
+    let said = run(&mut search(folder, "q.fasta of-a --max-residues=9"));
     let what = "the results were cut with --max-residues=1022, the queries are not";
     assert!(said.contains(what), "{said}");
     let text = zstd::encode_all(&b">q\nMKVLAAGIVGLC\n>none\n\n"[..], 3).expect("zstd");
@@ -304,9 +298,9 @@ fn the_model_is_found_or_named_and_another_one_is_refused() {
             "results/dataset.json: a name of plmkit's own files",
         ),
         (
-            "q.fasta results --fasta-shard --dedup",
+            "q.fasta results --dedup",
             2,
-            "--fasta-shard: --dedup leaves out records",
+            "unexpected argument '--dedup'",
         ),
         (
             "q.fasta results --model shallow",
@@ -325,7 +319,7 @@ fn a_stopped_search_leaves_nothing() {
     proteins(folder, "t.fasta", 5);
     run(&mut plmkit(
         folder,
-        "t.fasta --out t --fasta-shard=--duplicate-ids=suffix",
+        "t.fasta --out t --duplicate-ids=suffix",
     ));
     let text = fs::read_to_string(test_data("proteins.fasta")).expect("read");
     fs::write(folder.join("q.fasta"), text.repeat(100)).expect("write");

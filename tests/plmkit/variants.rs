@@ -303,7 +303,7 @@ fn a_long_protein_of_a_proteome_is_scored_to_its_end() {
     let found = printed(folder, "p.fasta v.tsv", 0);
     run(&mut plmkit(
         folder,
-        "p.fasta --out R --windows --gpu-embed=--scores",
+        "p.fasta --out R --long-policy window --scores",
     ));
     let mut query = common::command(folder, "query-embeddings variants R/p v.tsv");
     let same = query.output().expect("it starts").stdout;

@@ -87,14 +87,14 @@ def test_rejected_records_are_named_and_truncated_ones_warned_of(model):
     with pytest.warns(UserWarning, match=r"1 rejected record has no row: 'b' \(empty\)"):
         embedded = model.embed({"a": "MK", "b": "", "c": "MKV"})
     assert (embedded.ids, embedded.rejected) == (["a", "c"], [("b", "empty")])
-    with pytest.warns(UserWarning, match="1 protein truncated to 1022 residues; windows=True keeps every residue"):
+    with pytest.warns(UserWarning, match="1 protein truncated to 1022 residues; long_policy="window" keeps every residue"):
         assert model.embed(["MK" * 600])["truncated"].tolist() == [True]
     with make(invalid="reject", threads=1) as other, pytest.warns(UserWarning, match="invalid_residue"):
         assert other.embed(["MK1"]).rejected == [("0", "invalid_residue")]
 
 
 def test_columns_windows_and_residues():
-    with make(windows=True, residues=True, pool=["mean", "max"], store_dtype="f16", fasta_shard="--max-residues 30 --overlap 10 --threads 1") as model:
+    with make(long_policy="window", residues=True, pool=["mean", "max"], store_dtype="f16", max_residues=30, overlap=10, threads=1) as model:
         embedded = model.embed([*RESIDUES, "MKV" * 20])
         assert embedded.columns == ["mean_4", "max_4", "residues_4"] and embedded["mean_4"].dtype == np.float32
         assert [one.shape for one in embedded["residues_4"]] == [(20, 64), (22, 64), (60, 64)]

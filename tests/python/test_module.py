@@ -173,10 +173,7 @@ def test_records_that_share_a_sequence_have_rows_of_their_own(tmp_path):
     known = tmp_path / "earlier/sequences"
     for options, left_out in [
         ({"dedup": True}, 2),
-        ({"fasta_shard": "--dedup"}, 2),
         ({"known": known}, 3),
-        ({"fasta_shard": f"--known={known} --dedup"}, 4),
-        ({"fasta_shard": f"--known {known}"}, 3),
         ({"known": [str(known)], "dedup": True}, 4),
     ]:
         out = tmp_path / f"{options}".replace("/", "_")
@@ -365,7 +362,7 @@ def test_an_accepted_sample_without_rows_is_an_empty_table(tmp_path):
     for file, residues in zip(files, ["MK1", "MKV"], strict=True):
         file.write_text(f">a\n{residues}\n", encoding="utf-8")
     with pytest.warns(UserWarning):
-        embed(files, out=tmp_path / "out", allow_empty=True, fasta_shard="--invalid reject")
+        embed(files, out=tmp_path / "out", allow_empty=True, invalid="reject")
     assert plmkit.read(tmp_path / "out").num_rows == 1
 
 
@@ -378,12 +375,12 @@ def test_blanks_divide_blocks_or_are_those_of_text(tmp_path):
     file.write_text(">P1;A\na title\nMKVLAAGIVG LCAK*\n", encoding="utf-8")
     with pytest.raises(plmkit.PlmkitError, match="found a header of PIR"):
         embed(file)
-    assert embed(file, fasta_shard="--pir").to_pylist()[0].items() >= {"id": "A", "length": 14}.items()
+    assert embed(file, pir=True).to_pylist()[0].items() >= {"id": "A", "length": 14}.items()
 
 
 def test_rejected_records_are_a_warning():
     with pytest.warns(UserWarning, match="sequences: 1 rejected record has no row"):
-        assert embed(TWO | {"P3": ""}, validate_embeddings="--max-rejected 50%").num_rows == 2
+        assert embed(TWO | {"P3": ""}, max_rejected="50%").num_rows == 2
 
 
 def test_a_home_folder_is_one_place(tmp_path, monkeypatch):
@@ -404,7 +401,6 @@ def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_p
         {"generate": "man"},
         {"check-options": True},
         {"log_format": "json"},
-        {"gpu_embed": "--log-format json"},
         {"stage": "prepare", "force": True},
         {"stage": "finish"},
         {"stage": "embed", "task": "1/1"},
@@ -417,8 +413,11 @@ def test_an_option_that_decides_no_rows_is_refused_before_anything_changes(tmp_p
     assert {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()} == before
     assert embed(TWO, out=tmp_path, help=False, stage=None).num_rows == 2
     # Each option is one that decides rows, or is refused.
-    decide = "allow-empty dedup device download dtype fasta-shard force gpu-embed known layers max-shard-tokens model out pack-batches pool"
-    decide += " quiet residues threads translate validate-embeddings verify windows"
+    decide = "allow-empty alphabet checkpoint-dir checkpoint-interval contacts dedup description device download drop-blanks dtype"
+    decide += " duplicate-ids force genetic-code html invalid kernels known layers logits long-policy max-batch-tokens max-rejected"
+    decide += " max-residues max-shard-tokens min-cosine min-residues model model-name orf-between out overlap pir pool prefetch progress"
+    decide += " quiet reference report residues scores scores-positions skip spot-check spot-check-seed stops store-dtype threads translate"
+    decide += " verify windows"
     said = set(re.findall(r"^ +(?:-., )?(--[a-z-]+)", plmkit.run("plmkit", "--help"), re.MULTILINE))
     assert said == set(plmkit._tables.NO_OPTIONS) - {"--check-options"} | {f"--{name}" for name in decide.split()}
 
@@ -433,7 +432,7 @@ def test_a_folder_without_embeddings_is_no_table(tmp_path):
 def test_an_interrupt_ends_the_program_and_the_same_call_resumes(how, tmp_path):
     many = tmp_path / "many.fasta"
     many.write_text(PROTEINS.read_text(encoding="utf-8") * 5, encoding="utf-8")
-    call = f"plmkit.embed({str(many)!r}, {str(MODEL)!r}, out={str(tmp_path / 'out')!r}, device='cpu', threads=1, fasta_shard='--duplicate-ids suffix')"
+    call = f"plmkit.embed({str(many)!r}, {str(MODEL)!r}, out={str(tmp_path / 'out')!r}, device='cpu', threads=1, duplicate_ids='suffix')"
     process = subprocess.Popen([sys.executable, "-c", f"import plmkit; {call}"], env=os.environ | {"PYTHONPATH": str(SOURCE)}, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("out/many/embeddings/.*")) and time.monotonic() < deadline:
@@ -452,7 +451,7 @@ def test_an_interrupt_ends_the_program_and_the_same_call_resumes(how, tmp_path):
 
 def again(many, out):
     try:
-        return embed(many, out=out, threads=1, fasta_shard="--duplicate-ids suffix")
+        return embed(many, out=out, threads=1, duplicate_ids="suffix")
     except plmkit.PlmkitError as error:
         if error.code != 75:
             raise

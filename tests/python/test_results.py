@@ -46,7 +46,7 @@ def sample(tmp_path_factory, environment):
     folder = tmp_path_factory.mktemp("results")
     commands = "".join(re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL))
     assert commands.count("--residues") == 1
-    commands = commands.replace("--residues", "--residues --gpu-embed '--inject not-finite=20'")
+    commands = commands.replace("--residues", "--residues --inject not-finite=20")
     done = subprocess.run(["sh", "-ec", commands], cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return folder / "results/one"

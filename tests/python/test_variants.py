@@ -20,7 +20,7 @@ def plmkit(folder, name, text, shard_options, embed_options, *options):
     fasta = folder / f"{name}.fasta"
     fasta.write_text(text, encoding="utf-8")
     command = [PROGRAMS / "plmkit", fasta, "--out", folder / f"results-{name}", "--model", MODEL, "--device", "cpu", "--max-shard-tokens", "20000"]
-    command += ["--fasta-shard", shard_options, "--gpu-embed", embed_options, *options]
+    command += [*shard_options.split(), *embed_options.split(), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

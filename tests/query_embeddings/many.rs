@@ -26,7 +26,7 @@ fn results(folder: &Path) {
     }
     let mut plmkit = bin("plmkit");
     plmkit.args(["a.fasta", "b.fasta", "c.fasta", "--out", "R", "--dedup"]);
-    plmkit.args(["--layers", "-1", "--gpu-embed", "--scores"]);
+    plmkit.args(["--layers", "-1", "--scores"]);
     plmkit.arg("--model").arg(test_data("model-tiny"));
     run(plmkit.current_dir(folder));
 }
@@ -168,7 +168,7 @@ fn positions_to_mask_take_short_ids() {
         plmkit.args([
             "a.fasta", "b.fasta", "c.fasta", "--out", "M", "--force", "--quiet",
         ]);
-        plmkit.args(["--gpu-embed", "--scores masked --scores-positions p.csv"]);
+        plmkit.args(["--scores=masked", "--scores-positions=p.csv"]);
         plmkit.arg("--model").arg(test_data("model-tiny"));
         plmkit
             .current_dir(folder)

@@ -55,8 +55,9 @@ fn results(folder: &Path) {
     fs::write(folder.join("contigs.fna"), fasta.collect::<String>()).expect("write");
     let options = "--translate orf --min-residues 6 --dedup --max-residues 30 --long-policy reject";
     let mut plmkit = bin("plmkit");
-    plmkit.args(["contigs.fna", "--out", "results", "--fasta-shard", options]);
-    plmkit.args(["--validate-embeddings", "--max-rejected 0.5"]);
+    plmkit.args(["contigs.fna", "--out", "results"]);
+    plmkit.args(options.split(' '));
+    plmkit.args(["--max-rejected=0.5"]);
     plmkit.arg("--model").arg(test_data("model-tiny"));
     run(plmkit.current_dir(folder));
 }
@@ -238,7 +239,7 @@ fn what_readers_of_bed_take_for_a_comment_is_no_contig() {
     let fasta = ["ok", "#NODE_1", "track", "browser"].map(|id| format!(">{id}\n{bases}\n"));
     fs::write(folder.join("c.fna"), fasta.concat()).expect("write");
     let mut plmkit = command(folder, "plmkit c.fna --out results --quiet");
-    plmkit.args(["--fasta-shard", "--translate orf --min-residues 6"]);
+    plmkit.args(["--translate=orf", "--min-residues=6"]);
     run(plmkit.arg("--model").arg(test_data("model-tiny")));
     let shards = folder.join("results/c/shards");
     let peptides = |options: &str| {

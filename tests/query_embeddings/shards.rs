@@ -20,8 +20,8 @@ fn results(folder: &Path, first: &str) {
         folder,
         "plmkit a.fasta --out results --max-shard-tokens 100 --quiet",
     );
-    plmkit.args(["--fasta-shard", OPTIONS, "--gpu-embed", "--scores"]);
-    plmkit.args(["--validate-embeddings", "--max-rejected 0.5"]);
+    plmkit.args(OPTIONS.split(' ')).arg("--scores");
+    plmkit.args(["--max-rejected=0.5"]);
     run(plmkit.arg("--model").arg(test_data("model-tiny")));
 }
 

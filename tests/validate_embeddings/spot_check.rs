@@ -349,7 +349,7 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
     embedded.embed("int8", "--pool mean,max --dtype int8");
     embedded.embed("all", &format!("{ALL} --windows separate"));
     for (folder, columns, of_exact) in [("f32", 2, true), ("int8", 2, false), ("all", 7, true)] {
-        let report = embedded.report(folder, "--sample 60", 0);
+        let report = embedded.report(folder, "--spot-check 60", 0);
         assert_eq!(check(&report, "spot-check")["counts"]["rows"], 60);
         let agreement = report["spot_check"].as_array().expect("columns");
         assert_eq!(agreement.len(), columns);
@@ -374,7 +374,7 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
         let file = format!("{}.parquet", NAMES[1]);
         let from = embedded.path(from).join(&file);
         plant(&embedded.path("planted").join(file), &from, columns, change);
-        let report = embedded.report("planted", "--sample 32", 1);
+        let report = embedded.report("planted", "--spot-check 32", 1);
         fs::remove_dir_all(embedded.path("planted")).expect("remove");
         report
     };
@@ -403,7 +403,11 @@ fn a_second_computation_finds_the_file_whose_vectors_are_of_something_else() {
 fn a_sample_of_as_many_rows_as_there_are_has_all_of_them() {
     let embedded = Embedded::in_f32();
     let spot_checked = |sample: u64| {
-        let report = embedded.report("f32", &format!("--sample {sample} --seed 3"), 0);
+        let report = embedded.report(
+            "f32",
+            &format!("--spot-check {sample} --spot-check-seed 3"),
+            0,
+        );
         let rows = &check(&report, "spot-check")["counts"]["rows"];
         (rows.as_u64(), report["rows"].as_u64())
     };
@@ -422,7 +426,7 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     let recompute_to = |name: &str, model: &str, seed: u32, out: &str| {
         let files = format!("f32/{name}.parquet --shards shards/{name}.parquet --model {model}");
         let files = format!("{files} --manifest shards/manifest.json --out {out}");
-        let options = format!("--sample 60 --seed {seed} --threads 1");
+        let options = format!("--spot-check 60 --spot-check-seed {seed} --threads 1");
         embedded.command(&format!("validate-embeddings recompute {files} {options}"))
     };
     let recompute = |name: &str, model: &str, seed: u32| {
@@ -433,7 +437,7 @@ fn shards_that_were_computed_again_one_by_one_are_the_sample_of_all() {
     }
     let compared = || -> (Option<i32>, Value) {
         let files = "f32 --shards shards --manifest shards/manifest.json --recomputed again";
-        let line = format!("validate-embeddings {files} --sample 60 --quiet --report -");
+        let line = format!("validate-embeddings {files} --spot-check 60 --quiet --report -");
         let output = embedded.command(&line).output().expect("run");
         let report = serde_json::from_slice(&output.stdout).expect("a report");
         (output.status.code(), report)
@@ -580,7 +584,7 @@ fn no_type_is_a_fault() {
         ),
     ] {
         embedded.embed(folder, &options);
-        embedded.report(folder, "--sample 60", 0);
+        embedded.report(folder, "--spot-check 60", 0);
     }
 }
 
@@ -591,7 +595,7 @@ fn no_type_of_libtorch_is_a_fault() {
     for (dtype, store_dtype) in [("f32", "f32"), ("bf16", "f32"), ("f16", "f16")] {
         let types = format!("--kernels libtorch --dtype {dtype} --store-dtype {store_dtype}");
         embedded.embed(dtype, &format!("{ALL} --windows separate {types}"));
-        embedded.report(dtype, "--sample 60", 0);
+        embedded.report(dtype, "--spot-check 60", 0);
     }
 }
 
@@ -603,7 +607,7 @@ fn a_question_put_wrongly_changes_no_verdict() {
     fs::rename(embedded.path("f32"), folder.join("embeddings")).expect("rename");
     fs::rename(embedded.path("shards"), folder.join("shards")).expect("rename");
     let validate = |model: &str, options: &str| {
-        let options = format!("--sample 8 --threads 1 --quiet {options}");
+        let options = format!("--spot-check 8 --threads 1 --quiet {options}");
         let line = format!("validate-embeddings --dataset dataset --model {model} {options}");
         embedded.command(line.trim_end())
     };

@@ -26,8 +26,9 @@ check() {
 
 # chain TABLE OUTDIR MODEL [OPTIONS of plmkit]: the whole chain, with the options of the programs in the variables of their names.
 chain() {
-    plmkit "$1" --out "$2" --model "$3" --max-shard-tokens "${MAX_SHARD_TOKENS:-20000000}" --fasta-shard "${FASTA_SHARD:-}" \
-        --pack-batches "${PACK_BATCHES:-}" --gpu-embed "${GPU_EMBED:-}" --validate-embeddings "${VALIDATE_EMBEDDINGS:-}" "${@:4}"
+    # shellcheck disable=SC2086  # a word each
+    plmkit "$1" --out "$2" --model "$3" --max-shard-tokens "${MAX_SHARD_TOKENS:-20000000}" ${FASTA_SHARD:-} ${PACK_BATCHES:-} \
+        ${GPU_EMBED:-} ${VALIDATE_EMBEDDINGS:-} "${@:4}"
 }
 
 # reweigh FOLDER: one value of the model in it becomes another.

@@ -51,7 +51,7 @@ workflow {
     // Once for all shards, unless the user says how large batches are.
     probe = !params.max_batch_tokens && !(params.pack_batches_args ?: '').contains('--max-batch-tokens')
 
-    recompute = !(" ${params.validate_embeddings_args ?: ''} " =~ / --sample[ =]0 /)
+    recompute = !(" ${params.validate_embeddings_args ?: ''} " =~ / --spot-check[ =]0 /)
 
     // Nothing begins before all of it is checked.
     checked = samples.map { _all -> model }

@@ -20,20 +20,6 @@ pub(crate) static SCREEN: LazyLock<MultiProgress> =
 /// The program of this process.
 pub(crate) static TOOL: OnceLock<&'static str> = OnceLock::new();
 
-/// See [`Program::spelled`](crate::Program::spelled).
-static SPELLED: OnceLock<fn(&str) -> String> = OnceLock::new();
-
-/// Spells the options in messages by this function.
-pub(crate) fn spell_by(spelled: fn(&str) -> String) {
-    let _ = SPELLED.set(spelled);
-}
-
-/// Returns a text for people with its options as the program of this process takes them.
-pub fn spelled(text: &str) -> String {
-    let spelled = SPELLED.get().filter(|_| text.contains("--"));
-    spelled.map_or_else(|| text.to_owned(), |spelled| spelled(text))
-}
-
 /// Sends the messages of `tool` to standard error, in `format`: those of a level, and of the `quiet` modules warnings and errors.
 pub(crate) fn install(
     tool: &'static str,
@@ -85,7 +71,7 @@ where
 
 /// Formats a message of `tool` as a line. Cuts a long one, which has text from outside: of a file, a server, a command line.
 pub(crate) fn line(tool: &str, format: LogFormat, level: Level, message: &str) -> String {
-    let message = spelled(&shortened(message));
+    let message = shortened(message);
     match format {
         LogFormat::Text => {
             let mark = if level == Level::WARN {

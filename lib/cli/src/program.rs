@@ -3,13 +3,12 @@
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::num::{IntErrorKind, ParseIntError};
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-use clap::error::{ContextKind, ContextValue};
 use clap::{Command, Parser};
 use plmkit_kit::{Exit, Stop, is_catching_panic};
 use rustix::io::Errno;
@@ -20,6 +19,7 @@ use tracing::Level;
 
 use crate::generate::generate;
 use crate::signals::{die_of, handle_file_size_limit, install, is_ignored};
+use crate::stdout::{check_printed, print};
 use crate::{Common, Fault, Generate, LogFormat, log, memory};
 
 /// The command line of a program.
@@ -35,16 +35,6 @@ pub trait Program: Parser {
 
     /// Returns the options of all programs.
     fn common(&self) -> &Common;
-
-    /// Says where an option belongs that this program does not have, if that is known.
-    fn owner_of_option(_option: &str) -> Option<String> {
-        None
-    }
-
-    /// Spells the options in a message as they are given to this program. The libraries name those of the program that they are of.
-    fn spelled(message: &str) -> String {
-        message.to_owned()
-    }
 }
 
 /// Parses the command line, calls `run`, and returns the exit code.
@@ -72,7 +62,6 @@ pub fn main<P: Program>(run: impl FnOnce(P, &Stop) -> Result<Exit, Fault>) -> Ex
         _ => Level::INFO,
     };
     log::install(P::NAME, common.log_format, level, P::QUIET);
-    log::spell_by(P::spelled);
     memory::prepare_refusal_line(P::NAME, common.log_format);
     panic::set_hook(Box::new(|info| {
         if let Some(what) = info.payload_as_str().and_then(memory::refusal) {
@@ -123,24 +112,6 @@ pub fn on_abort(common: &Common, stop: &Stop, fault: &Fault) -> io::Result<()> {
     unsafe { low_level::register(SIGABRT, end) }.map(drop)
 }
 
-/// Writes `data` to standard output. A closed pipe is not an error: returns false once the reader has left.
-pub fn print(data: impl AsRef<[u8]>) -> Result<bool, Fault> {
-    let mut stdout = io::stdout().lock();
-    let written = stdout.write_all(data.as_ref());
-    check_printed(written.and_then(|()| stdout.flush()))
-}
-
-fn check_printed(written: io::Result<()>) -> Result<bool, Fault> {
-    match written {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => {
-            let what = "standard output: cannot write";
-            Err(Fault::of_system(Exit::Io, what, &error))
-        }
-    }
-}
-
 /// Prints clap's help, or its error on one line.
 fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() {
@@ -149,7 +120,7 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
         return exit_code(check_printed(printed).map(|_| Exit::Done));
     }
     log::install(P::NAME, requested_format(env::args_os()), Level::INFO, &[]);
-    exit_code(Err(fault::<P>(error)))
+    exit_code(Err(fault(error)))
 }
 
 /// Parses the `words` of a command line of another program, which a user may have written.
@@ -159,24 +130,13 @@ fn report_clap_error<P: Program>(error: &clap::Error) -> ExitCode {
 pub fn parse<P: Program>(words: &[String]) -> Result<P, Fault> {
     let words = std::iter::once(P::NAME).chain(words.iter().map(String::as_str));
     P::try_parse_from(words)
-        .map_err(|error| fault::<P>(&error).reworded(|message| format!("{}: {message}", P::NAME)))
+        .map_err(|error| fault(&error).reworded(|message| format!("{}: {message}", P::NAME)))
 }
 
 /// The error of clap on one line.
-fn fault<P: Program>(error: &clap::Error) -> Fault {
-    let what = misplaced::<P>(error).unwrap_or_else(|| without_usage(&explained(error)));
+fn fault(error: &clap::Error) -> Fault {
+    let what = without_usage(&explained(error));
     Fault::usage(format!("{what}; see --help"))
-}
-
-/// Says where an unknown option belongs, if the program knows.
-fn misplaced<P: Program>(error: &clap::Error) -> Option<String> {
-    match (error.kind(), error.get(ContextKind::InvalidArg)?) {
-        (clap::error::ErrorKind::UnknownArgument, ContextValue::String(option)) => {
-            let place = P::owner_of_option(option)?;
-            Some(format!("unexpected argument '{option}' found; {place}"))
-        }
-        _ => None,
-    }
 }
 
 /// Finds the requested format of messages in a command line that cannot be parsed.

@@ -8,7 +8,7 @@ mod session;
 #[cfg(feature = "testing")]
 mod testing;
 
-pub use args::{Args, threads};
+pub use args::{Args, ComputationOptions, Options, threads};
 pub use child::{Child, Request, ShardFiles, prepare};
 pub use run::run;
 pub use session::{Session, log_rejected};

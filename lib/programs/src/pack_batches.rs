@@ -4,6 +4,6 @@ mod args;
 mod report;
 mod run;
 
-pub use args::Args;
+pub use args::{Args, Options};
 pub(crate) use run::pack_shard;
 pub use run::run;

@@ -17,7 +17,7 @@ mod rows;
 mod run;
 mod spot_sample;
 
-pub use args::Args;
+pub use args::{Args, Options};
 pub use html::{add_checks, add_failures, add_origin, shown};
 pub use progress::Progress;
 pub use recompute::SpotModel;

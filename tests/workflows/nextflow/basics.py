@@ -13,7 +13,7 @@ MODEL_AND_SHARDS = ["--model", MODEL, "--max_shard_tokens", "15000"]
 OPTIONS = [*MODEL_AND_SHARDS, "--max_batch_tokens", "4096", "--device", "cpu"]
 # The fourth protein of each sample cannot be embedded: an exit code 1 that is no failure.
 OPTIONS += ["--gpu_embed_args", "--inject not-finite=3"]
-CHAIN = ["--max-shard-tokens", "15000", "--pack-batches", "--max-batch-tokens 4096", "--device", "cpu", "--gpu-embed", "--inject not-finite=3"]
+CHAIN = ["--max-shard-tokens", "15000", "--max-batch-tokens=4096", "--device", "cpu", "--inject=not-finite=3"]
 
 
 def stub(case):
@@ -90,7 +90,7 @@ def batch_size(case):
     run = case.run("--input", SAMPLES, *MODEL_AND_SHARDS, *device)
     check("measured once, for several shards", run.code == 0 and len(run.of("GPU_EMBED_PROBE")) == 1 < len(run.of("PACK_BATCHES")), run.said)
     check("batches hold what was measured", packed_with(case) == {4096}, packed_with(case))
-    case.plmkit(SAMPLES, ["--max-shard-tokens", "15000", "--device", "cpu", "--gpu-embed", device[3]])
+    case.plmkit(SAMPLES, ["--max-shard-tokens", "15000", "--device", "cpu", *device[3].split()])
     case.compare("out", "plmkit")
     kept = [case.path(folder).joinpath("batch-size.json").read_bytes() for folder in ("out", "plmkit")]
     check("beside the results of both", kept[0] == kept[1], kept)

@@ -9,8 +9,8 @@ FEW = ["-profile", "test", "--max_shard_tokens", "1000000"]
 # Seconds of work for each task, saved in small pieces: whoever waits for some of them comes before its end.
 LONG = ["--input", "long.fasta", "--model", MODEL, "--device", "cpu", "--max_shard_tokens", "400000", "--max_batch_tokens", "1024"]
 LONG += ["--fasta_shard_args", "--duplicate-ids suffix"]
-CHAIN = ["--max-shard-tokens", "400000", "--pack-batches", "--max-batch-tokens 1024", "--device", "cpu"]
-CHAIN += ["--fasta-shard", "--duplicate-ids suffix"]
+CHAIN = ["--max-shard-tokens", "400000", "--max-batch-tokens=1024", "--device", "cpu"]
+CHAIN += ["--duplicate-ids=suffix"]
 
 
 def saving(case):

@@ -13,9 +13,9 @@ check "no accounting" grep 'Slurm accounting storage is disabled' <(sacct 2>&1)
 
 many 8 >many.fasta
 printf 'sample,fasta\nlong,many.fasta\na,%s\n' "$proteins" >samples.csv
-options=(--model "$model" --device cpu --max-shard-tokens 200000 --gpu-embed '--threads 1 --checkpoint-interval 10ms')
-repeated=(--fasta-shard '--duplicate-ids suffix')
-batches=(--pack-batches '--max-batch-tokens 4096')
+options=(--model "$model" --device cpu --max-shard-tokens 200000 --threads 1 --checkpoint-interval 10ms)
+repeated=(--duplicate-ids suffix)
+batches=(--max-batch-tokens 4096)
 check "plmkit" plmkit samples.csv --out chain "${options[@]}" "${repeated[@]}" "${batches[@]}"
 submit() { sbatch --parsable "$workflow/prepare.sbatch" "$@"; }
 # Of a job that fails, sbatch --wait fails.
@@ -56,7 +56,7 @@ check "a second run passes" until_true 60 is COMPLETED "${report##* }"
 same "and embeds nothing" "" "$(find results -name '*.parquet' -newer before)"
 
 # Without a size of batches.
-options=(--model "$model" --max-shard-tokens 200000 --gpu-embed "$small_device --threads 1")
+options=(--model "$model" --max-shard-tokens 200000 $small_device --threads 1)
 prepare=$(finished samples.csv --out "$work/small" "${options[@]}" "${repeated[@]}")
 report=$(tail -n 1 "plmkit-$prepare.log")
 check "a run that measures the batch size passes" until_true 120 is COMPLETED "${report##* }"

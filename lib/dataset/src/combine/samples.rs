@@ -14,7 +14,7 @@ impl Combining<'_> {
     /// If its rows do not name their sample, or if it has records without rows and the config is not `distinct`.
     pub(super) fn sample(mut self, offset: u64) -> Result<Self, DatasetError> {
         if !self.dataset.parts[0].layout.labels.sample {
-            let what = "expected a column sample to tell several samples apart: pack-batches --sample adds it";
+            let what = "expected a column sample to tell several samples apart: fasta-shard --sample adds it";
             return Err(DatasetError::content(&self.dataset.parts[0].path, what));
         }
         let left_out = self.listed.without_row();

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, default_threads, ensure_distinct, file, variant,
+    Common, Fault, Given, NamedPath, Program, default_threads, ensure_distinct, file, variant,
 };
 use plmkit_contract::is_sample_name;
 use plmkit_dataset::dataset_folder;
@@ -36,7 +36,6 @@ const LEAST_PEPTIDE: u32 = 30;
 #[command(
     override_usage = "fasta-shard [OPTIONS] --out <DIR> (--shards <N> | --max-shard-tokens <N>) <IN.fasta>..."
 )]
-#[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub struct Args {
     /// FASTA inputs, in this order; - is standard input
     ///
@@ -73,15 +72,59 @@ pub struct Args {
     #[arg(long, value_name = "N", help_heading = "Shards")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000).try_map(NonZero::try_from))]
     #[arg(conflicts_with = "max_shard_tokens")]
-    shards: Option<NonZero<u32>>,
+    pub shards: Option<NonZero<u32>>,
 
     /// Make as many shards as necessary, each with at most N tokens
     ///
     /// Use it for jobs of a fixed length. Shards are filled one after another in input order. A protein with more than
     /// N tokens gets its own shard. With N+M, each shard may have M tokens more than the shard before it.
     #[arg(long, value_name = "N", help_heading = "Shards")]
-    max_shard_tokens: Option<ShardLimit>,
+    pub max_shard_tokens: Option<ShardLimit>,
 
+    #[command(flatten)]
+    pub options: Given<Options>,
+
+    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: the CPUs
+    /// that this process may use, at most `SLURM_CPUS_PER_TASK`]
+    ///
+    /// The number of threads does not change the shards.
+    #[arg(long, value_name = "N", help_heading = "Resources")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024).try_map(NonZero::try_from))]
+    pub threads: Option<NonZero<u16>>,
+
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The options that decide which proteins are embedded.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    #[command(flatten)]
+    pub records: RecordOptions,
+
+    /// Embed records with the same residues once
+    ///
+    /// A record whose residues equal those of an earlier accepted record is in no shard, but in aliases.parquet, with the
+    /// ordinal of that record. Residues are compared whole, after lower case, white space and a terminal * are treated.
+    #[arg(long, help_heading = "Duplicates")]
+    pub dedup: bool,
+
+    /// Leave out the sequences of an earlier dataset: the folder of a sample's results, or its dataset.json
+    ///
+    /// Repeat the option for several datasets. A record whose embedded residues such a dataset has is in no shard, but in
+    /// known.parquet, with the ordinal of that row. The validation of the dataset must have passed. Of its embeddings only
+    /// ordinals and sequence digests are read. --max-residues, --long-policy and --overlap must be those of the dataset,
+    /// and gpu-embed must make the new embeddings with the same model, types and columns.
+    #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
+    #[arg(value_parser = file().map(dataset_folder))]
+    pub known: Vec<PathBuf>,
+}
+
+/// The options that decide what is read of a record, and what becomes of it.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct RecordOptions {
     /// Translate contigs (DNA or RNA) into the proteins of the shards
     ///
     /// Each peptide is a record with the id `CONTIG_FRAME_START_END` and the description of its contig. FRAME is 1, 2, 3, -1,
@@ -98,15 +141,15 @@ pub struct Args {
     /// its start codons.
     #[arg(long, value_name = "N", help_heading = "Translation")]
     #[arg(requires = "translate")]
-    genetic_code: Option<GeneticCode>,
+    pub genetic_code: Option<GeneticCode>,
 
     /// How to treat a stop codon inside a frame (with --translate six-frame) [default: split]
     #[arg(long, value_parser = variant::<StopPolicy>(), value_name = "POLICY", help_heading = "Translation")]
-    stops: Option<StopPolicy>,
+    pub stops: Option<StopPolicy>,
 
     /// What begins and ends a reading frame (with --translate orf) [default: stops]
     #[arg(long, value_parser = variant::<OrfBetween>(), value_name = "CODONS", help_heading = "Translation")]
-    orf_between: Option<OrfBetween>,
+    pub orf_between: Option<OrfBetween>,
 
     /// Longest protein that is embedded whole, in residues
     ///
@@ -119,7 +162,7 @@ pub struct Args {
         help_heading = "Long proteins"
     )]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
-    max_residues: u32,
+    pub max_residues: u32,
 
     /// How to treat a longer protein
     #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
@@ -129,11 +172,11 @@ pub struct Args {
     ///
     /// A larger overlap gives residues at the seams more context and costs more tokens.
     #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
-    overlap: Option<u32>,
+    pub overlap: Option<u32>,
 
     /// How to treat a record with the id of an earlier record
     #[arg(long, value_parser = variant::<DuplicatePolicy>(), value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
-    duplicate_ids: DuplicatePolicy,
+    pub duplicate_ids: DuplicatePolicy,
 
     /// How to treat a character that is not a residue
     ///
@@ -143,7 +186,7 @@ pub struct Args {
     /// A header without an id also stops the run, unless the policy is reject. Text among the residues, control bytes and
     /// bytes that are not ASCII stop it under every policy.
     #[arg(long, value_parser = variant::<InvalidPolicy>(), value_name = "POLICY", default_value_t = InvalidPolicy::Error, help_heading = "Records")]
-    invalid: InvalidPolicy,
+    pub invalid: InvalidPolicy,
 
     /// Take every letter of sequence lines as a residue, wherever blanks are
     ///
@@ -156,48 +199,20 @@ pub struct Args {
     #[arg(long, help_heading = "Records")]
     pub pir: bool,
 
-    /// Embed records with the same residues once
-    ///
-    /// A record whose residues equal those of an earlier accepted record is in no shard, but in aliases.parquet, with the
-    /// ordinal of that record. Residues are compared whole, after lower case, white space and a terminal * are treated.
-    #[arg(long, help_heading = "Duplicates")]
-    dedup: bool,
-
-    /// Leave out the sequences of an earlier dataset: the folder of a sample's results, or its dataset.json
-    ///
-    /// Repeat the option for several datasets. A record whose embedded residues such a dataset has is in no shard, but in
-    /// known.parquet, with the ordinal of that row. The validation of the dataset must have passed. Of its embeddings only
-    /// ordinals and sequence digests are read. --max-residues, --long-policy and --overlap must be those of the dataset,
-    /// and gpu-embed must make the new embeddings with the same model, types and columns.
-    #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
-    #[arg(value_parser = file().map(dataset_folder))]
-    pub known: Vec<PathBuf>,
-
     /// How to read the letters of the inputs
     #[arg(long, value_enum, value_name = "ALPHABET", default_value_t = Alphabet::Auto, help_heading = "Records")]
-    alphabet: Alphabet,
+    pub alphabet: Alphabet,
 
     /// Shortest protein that is accepted, in residues [default: 1; with --translate 30]
     ///
     /// Shorter proteins are listed in rejects.csv. Shorter peptides of contigs are only counted.
     #[arg(long, value_name = "RESIDUES", help_heading = "Records")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
-    min_residues: Option<u32>,
-
-    /// Number of threads that parse records, digest and compress them; one more decompresses input [default: the CPUs
-    /// that this process may use, at most `SLURM_CPUS_PER_TASK`]
-    ///
-    /// The number of threads does not change the shards.
-    #[arg(long, value_name = "N", help_heading = "Resources")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024).try_map(NonZero::try_from))]
-    threads: Option<NonZero<u16>>,
-
-    #[command(flatten)]
-    common: Common,
+    pub min_residues: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Alphabet {
+pub enum Alphabet {
     /// As residues; refuse an input if nearly all letters of most records are A, C, G, T, U or N. With --translate as bases;
     /// refuse an input otherwise
     Auto,
@@ -230,6 +245,29 @@ impl Program for Args {
     }
 }
 
+impl Args {
+    /// The command line without inputs: they are named later, as is the number of shards.
+    pub fn new(
+        out: PathBuf,
+        options: Given<Options>,
+        threads: Option<NonZero<u16>>,
+        common: Common,
+    ) -> Self {
+        Self {
+            inputs: Vec::new(),
+            out,
+            sample: None,
+            force: false,
+            allow_empty: false,
+            shards: None,
+            max_shard_tokens: None,
+            options,
+            threads,
+            common,
+        }
+    }
+}
+
 /// Checks what can be refused before an input is read: options, known datasets, and other shards in the folder.
 ///
 /// # Errors
@@ -239,7 +277,7 @@ pub fn check(args: &Args) -> Result<(), Fault> {
 }
 
 /// Checks the options of a translation.
-fn translation(args: &Args) -> Result<Option<Translation>, Fault> {
+fn translation(args: &RecordOptions) -> Result<Option<Translation>, Fault> {
     let (how, alphabet) = (args.translate, args.alphabet);
     if args.stops.is_some() && how != Some(Translate::SixFrame) {
         return Err(Fault::usage(
@@ -282,7 +320,7 @@ fn check_paths(args: &Args) -> Result<(), Fault> {
         .iter()
         .filter(|path| !path.ends_with("manifest.json"));
     let inputs = inputs.map(|path| ("an input", path.as_path()));
-    let known = args.known.iter();
+    let known = args.options.known.iter();
     let known = known.map(|path| ("--known", path.as_path()));
     let inputs: Vec<NamedPath> = inputs.chain(known).collect();
     ensure_distinct(&inputs, &[("--out", &args.out.join("manifest.json"))])
@@ -292,7 +330,8 @@ impl TryFrom<Args> for ShardConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        let translation = translation(&args)?;
+        let records = &args.options.records;
+        let translation = translation(records)?;
         check_paths(&args)?;
         let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
         if stdin.count() > 1 {
@@ -301,14 +340,15 @@ impl TryFrom<Args> for ShardConfig {
             ));
         }
         let least = translation.map_or(1, |_| LEAST_PEPTIDE);
-        let min_residues = args.min_residues.unwrap_or(least);
-        let (long, max_residues) = (args.long_policy, args.max_residues);
-        if args.overlap.is_some() && long != LongPolicy::Window {
+        let min_residues = records.min_residues.unwrap_or(least);
+        let (long, max_residues) = (records.long_policy, records.max_residues);
+        if records.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
                 "--overlap is of windows: expected --long-policy window with it",
             ));
         }
-        let overlap = (long == LongPolicy::Window).then(|| args.overlap.unwrap_or(Policy::OVERLAP));
+        let overlap =
+            (long == LongPolicy::Window).then(|| records.overlap.unwrap_or(Policy::OVERLAP));
         if let Some(overlap) = overlap
             && overlap >= max_residues
         {
@@ -330,6 +370,7 @@ impl TryFrom<Args> for ShardConfig {
                 ));
             }
         };
+        let any_alphabet = records.alphabet != Alphabet::Auto;
         Ok(Self {
             inputs: args.inputs,
             folder: args.out,
@@ -338,19 +379,19 @@ impl TryFrom<Args> for ShardConfig {
                 target,
                 translation,
                 policy: Policy {
-                    invalid: args.invalid,
+                    invalid: records.invalid,
                     min_residues,
                     max_residues,
                     long,
                     overlap,
                 },
-                duplicate_ids: args.duplicate_ids,
-                dedup: args.dedup,
-                drop_blanks: args.drop_blanks,
-                pir: args.pir,
+                duplicate_ids: records.duplicate_ids,
+                dedup: args.options.dedup,
+                drop_blanks: records.drop_blanks,
+                pir: records.pir,
             },
-            known: args.known,
-            any_alphabet: args.alphabet != Alphabet::Auto,
+            known: args.options.options.known,
+            any_alphabet,
             threads: args.threads.map_or_else(default_threads, NonZero::from),
             force: args.force,
             allow_empty: args.allow_empty,

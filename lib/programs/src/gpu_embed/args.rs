@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::Parser;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use plmkit_cli::{
-    Common, Exit, Fault, NamedPath, OutputArgs, Program, ProgressMode, available_threads,
+    ColumnArgs, Common, Exit, Fault, Given, NamedPath, Program, ProgressMode, available_threads,
     default_threads, ensure_distinct, ensure_no_stream, ensure_same_kind, file, files_of, interval,
     lists_of, variant,
 };
@@ -22,7 +22,7 @@ use plmkit_store::{FileKind, Replaceable};
 use strum::VariantNames;
 
 #[cfg(feature = "testing")]
-use super::testing::TestingArgs;
+use super::testing::{Profile, TestingArgs};
 
 /// Embed packed batches with ESM-2, without padding.
 ///
@@ -51,12 +51,6 @@ pub struct Args {
     #[arg(long, value_name = "MODEL")]
     #[arg(value_parser = file())]
     pub model: PathBuf,
-
-    /// Name of the model in results [default: its id on the Hub, or the name of its folder]
-    ///
-    /// The name is for people. The digest identifies the model, and an output with another name is the same work.
-    #[arg(long, value_name = "NAME")]
-    model_name: Option<String>,
 
     /// Fetch a model of the Hub that is not in its local cache
     ///
@@ -87,30 +81,63 @@ pub struct Args {
     #[arg(long, help_heading = "Output")]
     pub force: bool,
 
-    /// Checkpoint interval: 10s, 5m
-    ///
-    /// Finished batches are saved in .NAME.plmkit-run, beside the output or in --checkpoint-dir, until the output is complete. After
-    /// an interruption, the same command resumes from there, and its output equals that of an uninterrupted run.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
-    checkpoint_interval: Duration,
-
-    /// Folder of checkpoints, created if missing [default: that of the output]
-    ///
-    /// For a workflow engine that retries in another folder: with the same --checkpoint-dir and the same output name, the second try
-    /// resumes where the first one was interrupted. Checkpoints of other work are never used.
-    #[arg(long, value_name = "DIR", help_heading = "Output")]
-    #[arg(value_parser = file())]
-    pub checkpoint_dir: Option<PathBuf>,
-
     /// Wait while another process is writing this output, instead of ending with exit code 75
     ///
     /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
     #[arg(long, help_heading = "Output")]
     pub wait_for_lock: bool,
 
+    /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
+    /// the batch size for pack-batches --max-batch-tokens
+    ///
+    /// Computes larger and larger batches until memory runs out, up to 131,072 tokens, and writes no embeddings. With --out FILE.json,
+    /// the size is also written for pack-batches --batch-size. An existing file is kept if model, outputs, precision, GPU and version
+    /// are the same, and refused otherwise; --force overwrites it. On a CPU, nothing is measured, and the size is the default of pack-batches.
+    #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
+    pub probe: bool,
+
+    /// Compute on this device what the process at the other end of standard input asks for
+    #[arg(long, value_name = "DEVICE", hide = true)]
+    pub(crate) serve: Option<Device>,
+
+    /// The digest of the model that the process at the other end has described
+    #[arg(long, value_name = "DIGEST", hide = true, requires = "serve")]
+    pub(crate) serve_model: Option<String>,
+
+    /// The file of digests of models that were read before.
+    #[arg(skip)]
+    pub digests: Option<PathBuf>,
+
+    /// Run events: one JSON object per line, appended during the run; for monitor-log
+    #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
+    #[arg(value_parser = file())]
+    pub events: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub options: Given<Options>,
+
+    #[cfg(feature = "testing")]
+    #[command(flatten)]
+    profile: Profile,
+
+    /// The options of all programs.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The options that decide what is computed of batches, and how.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Name of the model in results [default: its id on the Hub, or the name of its folder]
+    ///
+    /// The name is for people. The digest identifies the model, and an output with another name is the same work.
+    #[arg(long, value_name = "NAME", help_heading = "Output")]
+    pub model_name: Option<String>,
+
     /// The columns.
     #[command(flatten)]
-    pub outputs: OutputArgs,
+    pub outputs: ColumnArgs,
 
     /// Positions to mask, with `--scores masked`: CSV or TSV with the columns `id` and `position`, from 1 [default: all]
     ///
@@ -145,11 +172,38 @@ pub struct Args {
     )]
     pub store_dtype: StoreDtype,
 
+    #[command(flatten)]
+    pub computation: ComputationOptions,
+
+    /// Checkpoint interval: 10s, 5m
+    ///
+    /// Finished batches are saved in .NAME.plmkit-run, beside the output or in --checkpoint-dir, until the output is complete. After
+    /// an interruption, the same command resumes from there, and its output equals that of an uninterrupted run.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = interval, help_heading = "Output")]
+    pub checkpoint_interval: Duration,
+
+    /// Folder of checkpoints, created if missing [default: that of the output]
+    ///
+    /// For a workflow engine that retries in another folder: with the same --checkpoint-dir and the same output name, the second try
+    /// resumes where the first one was interrupted. Checkpoints of other work are never used.
+    #[arg(long, value_name = "DIR", help_heading = "Output")]
+    #[arg(value_parser = file())]
+    pub checkpoint_dir: Option<PathBuf>,
+
+    #[cfg(feature = "testing")]
+    #[command(flatten)]
+    testing: TestingArgs,
+}
+
+/// What computes.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct ComputationOptions {
     /// Device to compute on: auto, cpu, cuda or cuda:N
     ///
     /// auto is the first GPU of compute capability 7.5 or newer, or the CPU if the driver is missing or shows no such GPU; a log line
     /// says which. A driver that does not work and a GPU without its CUDA libraries are errors (exit code 69); choose cpu to compute on
-    /// the CPU nevertheless. cuda is cuda:0. plmkit computes on all GPUs.
+    /// the CPU nevertheless. cuda is cuda:0. plmkit also takes all, all GPUs.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -195,33 +249,12 @@ pub struct Args {
         help_heading = "Computation"
     )]
     #[arg(value_parser = |text: &str| kernels(text, Isa::is_available))]
-    kernels: Kernels,
+    pub kernels: Kernels,
 
     /// CPU threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N", help_heading = "Computation")]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-
-    /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
-    /// the batch size for pack-batches --max-batch-tokens
-    ///
-    /// Computes larger and larger batches until memory runs out, up to 131,072 tokens, and writes no embeddings. With --out FILE.json,
-    /// the size is also written for pack-batches --batch-size. An existing file is kept if model, outputs, precision, GPU and version
-    /// are the same, and refused otherwise; --force overwrites it. On a CPU, nothing is measured, and the size is the default of pack-batches.
-    #[arg(long, conflicts_with = "batches", help_heading = "Computation")]
-    pub probe: bool,
-
-    /// Compute on this device what the process at the other end of standard input asks for
-    #[arg(long, value_name = "DEVICE", hide = true)]
-    pub(crate) serve: Option<Device>,
-
-    /// The digest of the model that the process at the other end has described
-    #[arg(long, value_name = "DIGEST", hide = true, requires = "serve")]
-    pub(crate) serve_model: Option<String>,
-
-    /// The file of digests of models that were read before.
-    #[arg(skip)]
-    pub digests: Option<PathBuf>,
 
     /// Batches to read ahead of the computation
     #[arg(
@@ -231,12 +264,7 @@ pub struct Args {
         help_heading = "Computation"
     )]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1024))]
-    prefetch: u16,
-
-    /// Run events: one JSON object per line, appended during the run; for monitor-log
-    #[arg(long, value_name = "FILE.jsonl", help_heading = "Monitoring")]
-    #[arg(value_parser = file())]
-    pub events: Option<PathBuf>,
+    pub prefetch: u16,
 
     /// How progress is shown on standard error
     #[arg(
@@ -247,14 +275,6 @@ pub struct Args {
         help_heading = "Monitoring"
     )]
     pub progress: ProgressMode,
-
-    #[cfg(feature = "testing")]
-    #[command(flatten)]
-    testing: TestingArgs,
-
-    /// The options of all programs.
-    #[command(flatten)]
-    pub common: Common,
 }
 
 impl Program for Args {
@@ -266,42 +286,69 @@ impl Program for Args {
 }
 
 impl Args {
+    /// The command line that names a model and options alone: files are named later.
+    pub fn new(model: PathBuf, options: Given<Options>, common: Common) -> Self {
+        Self {
+            batches: Vec::new(),
+            model,
+            download: false,
+            out: None,
+            rejects: None,
+            force: false,
+            wait_for_lock: false,
+            probe: false,
+            serve: None,
+            serve_model: None,
+            digests: None,
+            events: None,
+            options,
+            #[cfg(feature = "testing")]
+            profile: Profile { profile: false },
+            common,
+        }
+    }
+
     /// What computes, and in which type.
     pub fn compute(&self) -> ComputeOptions {
+        let asked = &self.options.computation;
         ComputeOptions {
-            device: self.serve.unwrap_or(self.device),
-            dtype: self.dtype,
-            kernels: self.kernels,
+            device: self.serve.unwrap_or(asked.device),
+            dtype: asked.dtype,
+            kernels: asked.kernels,
             profile: false,
         }
     }
 
     /// What all outputs of a model have in common.
     pub(super) fn config(&self) -> Result<RunConfig, Fault> {
-        let outputs = Outputs::from(self.outputs.clone());
-        if self.scores_positions.is_some() && outputs.scores != Some(Scores::Masked) {
+        let options = &self.options;
+        let outputs = Outputs::from(options.outputs.clone());
+        if options.scores_positions.is_some() && outputs.scores != Some(Scores::Masked) {
             let what = "--scores-positions: expected --scores masked with it";
             return Err(Fault::usage(what));
         }
         let ModelName { name, revision } = model_name(&self.model);
-        let name = self.model_name.clone().unwrap_or(name);
+        let name = options.model_name.clone().unwrap_or(name);
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = RunConfig {
             model_name: ModelName { name, revision },
             model: self.model.clone(),
             compute: self.compute(),
             outputs,
-            scores_positions: self.scores_positions.clone(),
-            windows: self.windows,
-            store_dtype: self.store_dtype,
-            checkpoint_interval: self.checkpoint_interval,
-            threads: threads(self.threads),
-            prefetch: self.prefetch.into(),
+            scores_positions: options.scores_positions.clone(),
+            windows: options.windows,
+            store_dtype: options.store_dtype,
+            checkpoint_interval: options.checkpoint_interval,
+            threads: threads(options.computation.threads),
+            prefetch: options.computation.prefetch.into(),
             digests: self.digests.clone(),
             injection: Injection::default(),
         };
         #[cfg(feature = "testing")]
-        self.testing.apply(&mut config);
+        {
+            config.compute.profile = self.profile.profile;
+            config.injection = options.testing.inject.clone();
+        }
         Ok(config)
     }
 
@@ -313,7 +360,7 @@ impl Args {
             batches,
             out: self.out.clone().unwrap_or_default(),
             rejects: self.rejects.clone(),
-            checkpoint_dir: self.checkpoint_dir.clone(),
+            checkpoint_dir: self.options.checkpoint_dir.clone(),
             events: self.events.clone(),
             force: self.force,
             wait: self.wait_for_lock,
@@ -356,7 +403,7 @@ fn ensure_files_distinct(args: &Args, batches: &[PathBuf]) -> Result<(), Fault> 
     let lists = lists_of(&args.batches);
     let inputs: Vec<NamedPath> = named("a batches file", batches)
         .chain(named("a list of batches", &lists))
-        .chain(named("--scores-positions", &args.scores_positions))
+        .chain(named("--scores-positions", &args.options.scores_positions))
         .chain(named("a file of the model", &weights))
         .collect();
     let out = args.out.clone().unwrap_or_default();

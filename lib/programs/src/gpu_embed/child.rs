@@ -119,7 +119,10 @@ impl Session {
                 args.out = Some(files.out.clone());
                 args.rejects = Some(files.rejects.clone());
                 args.events = Some(files.events.clone());
-                args.checkpoint_dir.clone_from(&files.checkpoint_dir);
+                args.options
+                    .options
+                    .checkpoint_dir
+                    .clone_from(&files.checkpoint_dir);
                 args.force |= files.force;
                 // One that a killed run left behind may still be at work on this shard.
                 args.wait_for_lock = true;
@@ -129,7 +132,9 @@ impl Session {
                 let mut cut: fasta_shard::Args = parse(cut)?;
                 // Without rows, the table has its columns.
                 cut.allow_empty = true;
-                args.batches = prepare(cut, &parse(pack)?, stop)?;
+                let pack: pack_batches::Args = parse(pack)?;
+                let (capacity, description) = (pack.batch_tokens()?, pack.options.description);
+                args.batches = prepare(cut, capacity, description, stop)?;
                 args.out = Some(folder.join("embeddings.parquet"));
                 self.embed(&args, None, stop, &mut report)
             }
@@ -137,16 +142,16 @@ impl Session {
     }
 }
 
-/// Cuts FASTA files and packs their shards. Returns the batches files, which are beside the shards.
+/// Cuts FASTA files and packs their shards into batches of at most `capacity` tokens. Returns the batches files, which are beside the shards.
 ///
 /// # Errors
 /// See [`fasta_shard::run`] and [`pack_batches::run`].
 pub fn prepare(
     cut: fasta_shard::Args,
-    pack: &pack_batches::Args,
+    capacity: u32,
+    description: bool,
     stop: &Stop,
 ) -> Result<Vec<PathBuf>, Fault> {
-    let (capacity, description) = (pack.batch_tokens()?, pack.description);
     let folder = cut.out.clone();
     fasta_shard::run(cut, stop)?;
     let manifest: Manifest = read_sealed(&folder.join(MANIFEST_FILE))?;

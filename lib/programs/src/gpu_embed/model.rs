@@ -16,7 +16,7 @@ pub(crate) fn locate(args: &Args, stop: &Stop) -> Result<PathBuf, HubError> {
         DownloadEvent::File(file, bytes) => {
             let model = path_text(&args.model);
             tracing::info!("{model}: fetching {file}, {bytes} bytes");
-            let (mode, quiet) = (args.progress, args.common.quiet);
+            let (mode, quiet) = (args.options.computation.progress, args.common.quiet);
             progress = Some(ProgressDisplay::start(mode, quiet, "bytes", bytes));
         }
         DownloadEvent::Bytes(bytes) => {

@@ -11,7 +11,7 @@ use super::session::{Session, log_rejected};
 
 /// Embeds batches, or measures how many tokens a batch may have.
 pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
-    if args.serve.unwrap_or(args.device) == Device::All {
+    if args.serve.unwrap_or(args.options.computation.device) == Device::All {
         let what = "--device all: expected one device; plmkit computes on all";
         return Err(Fault::usage(what));
     }
@@ -26,7 +26,7 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     if args.probe {
         return print_probe(&session.probe(args, stop)?);
     }
-    let mut show = display(args.progress, args.common.quiet);
+    let mut show = display(args.options.computation.progress, args.common.quiet);
     let exit = session.embed(args, None, stop, &mut show)?;
     if exit == Exit::Negative {
         log_rejected(&job.out, &job.rejects());

@@ -35,7 +35,7 @@ impl Session {
     /// # Errors
     /// The model is missing, damaged or of another kind, the options contradict each other, or the device is not there.
     pub fn open(args: &Args, stop: &Stop) -> Result<Option<Self>, Fault> {
-        let aborted = EsmError::of_driver(args.device, &how_it_aborts());
+        let aborted = EsmError::of_driver(args.options.computation.device, &how_it_aborts());
         on_abort(&args.common, stop, &aborted.into())
             .map_err(|error| Fault::of_system(Exit::Internal, "cannot handle signals", &error))?;
         // Before a download: without the device, nothing would be computed.

@@ -1,25 +1,23 @@
 //! Hidden options for tests and benchmarks. Released programs do not have them.
 
 use clap::Args;
-use plmkit_engine::{Injection, RunConfig};
+use plmkit_engine::Injection;
 
 #[derive(Args, Clone, Debug)]
-pub(crate) struct TestingArgs {
+#[group(skip)]
+pub(crate) struct Profile {
     /// Record the time of each kind of GPU kernel in the run events
     #[arg(long, hide = true, requires = "events")]
-    profile: bool,
+    pub(crate) profile: bool,
+}
 
+#[derive(Args, Clone, Debug)]
+#[group(skip)]
+pub(crate) struct TestingArgs {
     /// Inject failures: `out-of-memory-above=TOKENS`, `not-finite=ORDINAL`, `abort=ORDINAL`, `panic=ORDINAL`
     #[arg(long, value_name = "FAILURE", hide = true, default_value = "")]
     #[arg(value_parser = injection)]
-    inject: Injection,
-}
-
-impl TestingArgs {
-    pub(crate) fn apply(&self, config: &mut RunConfig) {
-        config.compute.profile = self.profile;
-        config.injection = self.inject.clone();
-    }
+    pub(crate) inject: Injection,
 }
 
 /// Parses failures, separated by commas.

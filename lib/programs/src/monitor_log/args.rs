@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{ArgGroup, Parser, Subcommand};
-use plmkit_cli::{Common, OutputArgs, Program, file, interval, variant};
+use plmkit_cli::{ColumnArgs, Common, Program, file, interval, variant};
 use plmkit_contract::{Dtype, StoreDtype};
 use plmkit_estimate::{Lengths, Rates};
 use plmkit_logs::Tier;
@@ -113,7 +113,7 @@ pub struct EstimateArgs {
 
     /// The columns.
     #[command(flatten)]
-    pub outputs: OutputArgs,
+    pub outputs: ColumnArgs,
 
     /// Stored type of vectors
     #[arg(

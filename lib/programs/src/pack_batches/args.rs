@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, ensure_distinct, ensure_no_stream, ensure_reports,
+    Common, Fault, Given, NamedPath, Program, ensure_distinct, ensure_no_stream, ensure_reports,
     ensure_same_kind, file,
 };
 use plmkit_contract::{BatchSize, DEFAULT_BATCH_TOKENS};
@@ -31,37 +31,40 @@ pub struct Args {
 
     /// Write a JSON report: how full the batches are, and what padding would cost; - is standard output
     #[arg(long, value_name = "FILE.json", help_heading = "Output")]
-    pub(crate) report: Option<PathBuf>,
+    pub report: Option<PathBuf>,
 
     /// Overwrite an existing output
     #[arg(long, help_heading = "Output")]
     pub force: bool,
-
-    /// Most tokens in a batch, with `<cls>` and `<eos>` of each sequence
-    ///
-    /// Larger batches keep a GPU busier and take more of its memory. The memory of a batch grows with its tokens and
-    /// hardly with the lengths of its sequences.
-    #[arg(
-        long,
-        value_name = "TOKENS",
-        default_value_t = DEFAULT_BATCH_TOKENS.get(),
-        help_heading = "Packing"
-    )]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
-    pub max_batch_tokens: u32,
 
     /// Read --max-batch-tokens from a file that gpu-embed --probe wrote
     #[arg(long, value_name = "FILE.json", value_parser = file(), help_heading = "Packing")]
     #[arg(conflicts_with = "max_batch_tokens")]
     pub batch_size: Option<PathBuf>,
 
-    /// Add the descriptions of the FASTA headers as a column of the batches and embeddings
-    #[arg(long, help_heading = "Packing")]
-    pub description: bool,
+    #[command(flatten)]
+    pub options: Given<Options>,
 
     /// The options of all programs.
     #[command(flatten)]
     pub common: Common,
+}
+
+/// The options that decide what batches are like.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
+    /// Most tokens in a batch, with `<cls>` and `<eos>` of each sequence [default: 16384]
+    ///
+    /// Larger batches keep a GPU busier and take more of its memory. The memory of a batch grows with its tokens and
+    /// hardly with the lengths of its sequences.
+    #[arg(long, value_name = "TOKENS", help_heading = "Packing")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub max_batch_tokens: Option<u32>,
+
+    /// Add the descriptions of the FASTA headers as a column of the batches and embeddings
+    #[arg(long, help_heading = "Packing")]
+    pub description: bool,
 }
 
 impl Program for Args {
@@ -89,7 +92,8 @@ impl Args {
     /// Returns the most tokens in a batch: 1 to `i32::MAX`, the limit of list offsets.
     pub(crate) fn batch_tokens(&self) -> Result<u32, Fault> {
         let Some(path) = &self.batch_size else {
-            return Ok(self.max_batch_tokens);
+            let tokens = self.options.max_batch_tokens;
+            return Ok(tokens.unwrap_or(DEFAULT_BATCH_TOKENS.get()));
         };
         let measured: BatchSize = read_sealed(path)?;
         Ok(measured.max_batch_tokens.get())

@@ -26,7 +26,7 @@ pub fn run(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         &args.shard,
         out,
         capacity,
-        args.description,
+        args.options.description,
         args.force,
         stop,
     )?;

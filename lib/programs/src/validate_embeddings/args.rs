@@ -7,7 +7,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Parser, Subcommand};
 use plmkit_check::parse_share;
 use plmkit_cli::{
-    Common, Fault, NamedPath, Program, ensure_distinct, ensure_reports, file, files_of, lists_of,
+    Common, Fault, Given, NamedPath, Program, ensure_distinct, ensure_reports, file, files_of,
+    lists_of,
 };
 use plmkit_dataset::{dataset_folder, own_files};
 use plmkit_kit::path_text;
@@ -81,6 +82,49 @@ pub struct Args {
     #[arg(value_parser = file())]
     pub(crate) manifest: Option<PathBuf>,
 
+    /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
+    ///
+    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
+    /// shard, over all lengths, and each column; it costs at most a tenth of all tokens, unless --spot-check says how many rows.
+    /// Tolerances are those of the type that the embeddings were computed in. A model other than that of the embeddings is an error (65).
+    #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
+    pub model: Option<PathBuf>,
+
+    /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
+    #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
+    #[arg(help_heading = "Spot check")]
+    #[arg(value_parser = file())]
+    pub(crate) recomputed: Vec<PathBuf>,
+
+    /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<NonZero<usize>>,
+
+    /// Accept a set without rows: every record is rejected, or there is none
+    #[arg(long, help_heading = "Expectations")]
+    pub allow_empty: bool,
+
+    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
+    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
+    #[expect(missing_docs, reason = "the help says it")]
+    pub mqc: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub options: Given<Options>,
+
+    /// The folder for temporary files, if it is not that of the system.
+    #[arg(skip)]
+    pub temporary: Option<PathBuf>,
+
+    /// The options of all programs.
+    #[command(flatten)]
+    pub common: Common,
+}
+
+/// The options that decide what is expected of embeddings.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct Options {
     /// Vectors to compare with: any Parquet file with `id`, an optional `start`, and vector columns
     ///
     /// Rows are matched by id and start (0 without such a column), columns by name. If both sides have a single vector column, its
@@ -101,34 +145,12 @@ pub struct Args {
     #[arg(value_parser = cosine, allow_negative_numbers = true)]
     pub(crate) min_cosine: f64,
 
-    /// Compute a sample of the rows again, and compare the vectors: the model, as gpu-embed takes it
-    ///
-    /// gpu-embed computes them on the CPU in f32, from the sequences in the shards. The sample has at least eight rows of each
-    /// shard, over all lengths, and each column; it costs at most a tenth of all tokens, unless --sample says how many rows.
-    /// Tolerances are those of the type that the embeddings were computed in. A model other than that of the embeddings is an error (65).
-    #[arg(long, value_name = "MODEL", help_heading = "Spot check", value_parser = file())]
-    pub model: Option<PathBuf>,
-
-    /// Rows that validate-embeddings recompute has computed, instead of --model; a folder stands for its .parquet files
-    #[arg(long, value_name = "SAMPLE.parquet", num_args = 1.., conflicts_with = "model")]
-    #[arg(help_heading = "Spot check")]
-    #[arg(value_parser = file())]
-    pub(crate) recomputed: Vec<PathBuf>,
-
     #[command(flatten)]
-    pub(crate) sampling: Sampling,
-
-    /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZero<usize>>,
+    pub sampling: Sampling,
 
     /// Largest accepted share of rejected records, such as 1% [default: 5%]
     #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
     pub(crate) max_rejected: Option<f64>,
-
-    /// Accept a set without rows: every record is rejected, or there is none
-    #[arg(long, help_heading = "Expectations")]
-    pub allow_empty: bool,
 
     /// Switch off a check of values
     #[arg(
@@ -150,19 +172,6 @@ pub struct Args {
     /// and what was not.
     #[arg(long, value_name = "FILE.html", help_heading = "Output")]
     pub html: Option<PathBuf>,
-
-    #[arg(long, value_name = "FILE_mqc.json", help_heading = "Output")]
-    #[arg(help = "Write the verdict as a MultiQC table; the file's name gives the sample's name")]
-    #[expect(missing_docs, reason = "the help says it")]
-    pub mqc: Option<PathBuf>,
-
-    /// The folder for temporary files, if it is not that of the system.
-    #[arg(skip)]
-    pub temporary: Option<PathBuf>,
-
-    /// The options of all programs.
-    #[command(flatten)]
-    pub common: Common,
 }
 
 #[derive(Clone, Debug, Subcommand)]
@@ -197,7 +206,7 @@ pub(crate) struct RecomputeArgs {
     pub(crate) out: PathBuf,
 
     #[command(flatten)]
-    pub(crate) sampling: Sampling,
+    pub sampling: Sampling,
 
     /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
     #[arg(long, value_name = "N")]
@@ -214,14 +223,15 @@ impl Program for Args {
 
 /// Which rows are computed again: how many in all, and the seed of their choice.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(crate) struct Sampling {
+#[group(skip)]
+pub struct Sampling {
     /// Rows to compute again in all, at least eight of each shard; 0: none [default: a tenth of the tokens, at most those of 66 rows]
-    #[arg(long, value_name = "ROWS", help_heading = "Spot check")]
+    #[arg(long = "spot-check", value_name = "ROWS", help_heading = "Spot check")]
     pub(crate) sample: Option<u64>,
 
     /// Seed of the choice of rows
     #[arg(
-        long,
+        long = "spot-check-seed",
         value_name = "NUMBER",
         default_value_t = 0,
         help_heading = "Spot check"
@@ -257,6 +267,26 @@ fn cosine(text: &str) -> Result<f64, String> {
 }
 
 impl Args {
+    /// The command line with options alone: a dataset is named later.
+    pub fn new(options: Given<Options>, threads: Option<NonZero<usize>>, common: Common) -> Self {
+        Self {
+            command: None,
+            embeddings: Vec::new(),
+            dataset: None,
+            shards: Vec::new(),
+            rejects: Vec::new(),
+            manifest: None,
+            model: None,
+            recomputed: Vec::new(),
+            threads,
+            allow_empty: false,
+            mqc: None,
+            temporary: None,
+            options,
+            common,
+        }
+    }
+
     /// Puts files in place of folders and of the dataset, and checks that no output is one of them.
     pub(crate) fn with_files(mut self) -> Result<Self, Fault> {
         let given = [&self.embeddings, &self.shards, &self.rejects];
@@ -296,7 +326,7 @@ impl Args {
             ("--shards", &self.shards),
             ("--rejects", &self.rejects),
             ("--manifest", self.manifest.as_slice()),
-            ("--reference", self.reference.as_slice()),
+            ("--reference", self.options.reference.as_slice()),
             ("--recomputed", &self.recomputed),
         ];
         let inputs = inputs
@@ -320,9 +350,9 @@ impl Args {
 
     fn outputs(&self) -> Vec<NamedPath<'_>> {
         let outputs = [
-            ("--report", &self.report),
+            ("--report", &self.options.report),
             ("--mqc", &self.mqc),
-            ("--html", &self.html),
+            ("--html", &self.options.html),
         ];
         let outputs = outputs.into_iter();
         let outputs = outputs.filter_map(|(name, path)| Some((name, path.as_deref()?)));

@@ -1,7 +1,6 @@
 //! What `--html` writes: the verdict as a page for people.
 
 use plmkit_check::{Check, CheckOutcome, ColumnAgreement};
-use plmkit_cli::spelled;
 use plmkit_contract::ListedColumn;
 use plmkit_kit::plural;
 use plmkit_page::{Cell, Column, Page, Tone};
@@ -72,17 +71,13 @@ pub fn add_failures(page: &mut Page, report: &Report) {
     for check in report.verdict.of(CheckOutcome::Fail) {
         let definition = check.definition();
         page.subheading(check.name);
-        page.paragraph(&format!(
-            "{} No: {}.",
-            definition.question,
-            spelled(&check.summary)
-        ));
+        page.paragraph(&format!("{} No: {}.", definition.question, check.summary));
         if check.violations.len() >= 10 {
             page.paragraph("The first ten of each kind:");
         }
         let found = check.violations.iter().map(ToString::to_string);
-        page.list(found.map(|found| spelled(&found)));
-        page.paragraph(&format!("Remedy: {}", spelled(definition.remedy)));
+        page.list(found);
+        page.paragraph(&format!("Remedy: {}", definition.remedy));
     }
 }
 

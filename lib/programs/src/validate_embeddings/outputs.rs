@@ -21,7 +21,7 @@ pub(crate) fn conclude(
     criteria: &Criteria,
 ) -> Result<Exit, Fault> {
     let mut verdict = findings.verdict(criteria);
-    for check in &args.skip {
+    for check in &args.options.skip {
         verdict.skip(check, "switched off by --skip");
     }
     if let Some(models) = findings.two_models() {
@@ -32,13 +32,13 @@ pub(crate) fn conclude(
         warn!("origin: files call one model {one} and {other}: reports leave its name out");
     }
     let report = &Report::new(findings, criteria, verdict);
-    if let Some(path) = &args.report {
+    if let Some(path) = &args.options.report {
         write_json(path, &report.listed)?;
     }
     if let Some(path) = &args.mqc {
         write_json(path, &table(path, report))?;
     }
-    if let Some(path) = &args.html {
+    if let Some(path) = &args.options.html {
         write_report(path, &html(report))?;
     }
     // Before the folder is written to: that of an archive may not be writable.

@@ -50,7 +50,7 @@ pub fn validate(
     let stitched = embeddings.iter().any(|file| file.layout.stitched);
     let labels = embeddings.last().map(|file| file.layout.labels);
 
-    criteria.max_rejected = args.max_rejected;
+    criteria.max_rejected = args.options.max_rejected;
     criteria.allow_empty = args.allow_empty;
     for path in &args.rejects {
         let list = read_rejects(path).map_err(|error| error.of_input(FileKind::Rejects))?;
@@ -62,21 +62,27 @@ pub fn validate(
     if let (Some(dataset), Some(manifest)) = (&args.dataset, manifest) {
         check_files(dataset, manifest)?;
     }
-    if let Some(path) = &args.reference {
+    if let Some(path) = &args.options.reference {
         let reference = read_reference(path, &embeddings, stop)?;
-        criteria.reference = Some((reference, args.min_cosine));
+        criteria.reference = Some((reference, args.options.min_cosine));
     }
     let is_recomputed = args.model.is_some() || !args.recomputed.is_empty();
     let has_rows = embeddings.iter().any(|file| file.rows.rows() > 0);
     let mut sample = None;
-    criteria.not_recomputed = match args.sampling.sample {
-        Some(0) => Some("--sample 0 was given"),
+    criteria.not_recomputed = match args.options.sampling.sample {
+        Some(0) => Some("--spot-check 0 was given"),
         _ if is_recomputed => Some("the embeddings have no rows"),
         _ => None,
     };
-    if is_recomputed && has_rows && args.sampling.sample != Some(0) {
+    if is_recomputed && has_rows && args.options.sampling.sample != Some(0) {
         let aliases = &criteria.aliases;
-        let chosen = SpotSample::new(args.sampling, &args.shards, manifest, aliases, stitched)?;
+        let chosen = SpotSample::new(
+            args.options.sampling,
+            &args.shards,
+            manifest,
+            aliases,
+            stitched,
+        )?;
         let again = match &args.model {
             None => read(&args.recomputed, &chosen.source())?,
             Some(model) => {

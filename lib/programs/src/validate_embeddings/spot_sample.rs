@@ -138,7 +138,7 @@ pub fn spot_check_tokens(args: &Args, manifest: &Manifest) -> u64 {
         return 0;
     }
     let all = sizes(manifest);
-    let shares = shares(args.sampling.sample, manifest.accepted, &all);
+    let shares = shares(args.options.sampling.sample, manifest.accepted, &all);
     let tokens = all.values().zip(shares.values()).map(|(shard, share)| {
         let cost = |rows: u64| (rows * shard.tokens).div_ceil(shard.rows.max(1));
         share.tokens.max(cost(LEAST)).min(cost(share.rows))

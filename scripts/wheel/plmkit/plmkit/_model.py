@@ -8,7 +8,6 @@ import importlib
 import json
 import os
 import re
-import shlex
 import shutil
 import signal
 import subprocess
@@ -26,7 +25,7 @@ from plmkit._tables import NO_OPTIONS, Sequences, fasta, listed
 # Options of fasta-shard and pack-batches; all others are of gpu-embed.
 CUT = "alphabet drop_blanks duplicate_ids genetic_code invalid long_policy max_residues min_residues orf_between overlap pir stops translate".split()
 PACK = ["description", "max_batch_tokens"]
-NOT_OF_MODELS = "batches checkpoint_dir dedup events force known max_shard_tokens out probe rejects sample serve shards validate_embeddings".split()
+NOT_OF_MODELS = "batches checkpoint_dir dedup events force known max_shard_tokens out probe rejects sample serve shards".split()
 BUGS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
 
 models: weakref.WeakSet[Model] = weakref.WeakSet()
@@ -36,8 +35,8 @@ class Model:
     """A model in memory, which embeds a protein in milliseconds: `Model("facebook/esm2_t6_8M_UR50D").embed(["MKV"]).vectors`.
 
     `model` is a folder or an id of the Hugging Face Hub. `options` are those of `plmkit.embed` that decide rows, and those of
-    `fasta-shard`, `pack-batches` and `gpu-embed` by their names: `download=True`, `pool=["mean", "max"]`, `windows=True`,
-    `invalid="reject"`. A model that is missing or damaged raises PlmkitError here.
+    `fasta-shard`, `pack-batches` and `gpu-embed` by their names: `download=True`, `pool=["mean", "max"]`,
+    `long_policy="window"`, `invalid="reject"`. A model that is missing or damaged raises PlmkitError here.
 
     Threads may share a model; a forked process has to make one of its own. `with` and `close` free its memory.
     """
@@ -50,15 +49,13 @@ class Model:
         _needs("numpy")  # before anything is loaded
         if refused := [name for name in options if name.replace("-", "_") in NOT_OF_MODELS]:
             raise PlmkitError(2, f"{refused[0]}: no option of a model; plmkit.embed or a program has it")
-        if options.pop("windows", None):
-            options.setdefault("long_policy", "window")
         options.pop("quiet", None)
         model = os.path.expanduser(model)
         self._name, self._pid, self._lock = os.path.abspath(model) if os.path.exists(model) else model, os.getpid(), threading.Lock()
-        more = {program: shlex.split(str(options.pop(program, None) or "")) for program in ("fasta_shard", "pack_batches", "gpu_embed")}
         own = {program: {name: options.pop(name) for name in names if name in options} for program, names in (("fasta_shard", CUT), ("pack_batches", PACK))}
+        own["fasta_shard"]["threads"] = options.get("threads")
         own["gpu_embed"] = {"model": self._name, "serve": device or "auto", "dtype": dtype, "quiet": True, **options}
-        self._words = {program: [*arguments(own[program]), *more[program]] for program in more}
+        self._words = {program: list(arguments(named)) for program, named in own.items()}
         if asked := [word for word in sum(self._words.values(), []) if word.partition("=")[0] in NO_OPTIONS]:
             raise PlmkitError(2, f"{asked[0]}: expected options that decide rows")
         models.add(self)
@@ -279,7 +276,7 @@ def _numpy(array: Any) -> Any:
 
 def _spelled(message: str, folder: str) -> str:
     """A message with its hints as they are typed here, and without the folder of a call."""
-    message = message.replace(f"{folder}/", "").replace("--long-policy window", "windows=True").replace("--download ", "download=True ")
+    message = message.replace(f"{folder}/", "").replace("--download ", "download=True ")
     return re.sub(r"--(alphabet|duplicate-ids|invalid|long-policy) ([a-z-]+)", lambda hint: f'{hint[1].replace("-", "_")}="{hint[2]}"', message)
 
 

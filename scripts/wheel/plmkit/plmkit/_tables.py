@@ -6,7 +6,6 @@ import hashlib
 import json
 import numbers
 import os
-import shlex
 import shutil
 import tempfile
 import warnings
@@ -35,8 +34,8 @@ def embed(
     `model` is a folder or an id of the Hugging Face Hub. `out` is a folder for the results, which stay: the same call resumes after an
     interruption, and returns finished results. Without it, a temporary folder is used. `progress` shows messages on standard error.
 
-    `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `windows=True`,
-    `fasta_shard="--invalid reject"`. With `dedup` and `known`, each record still has a row: a copy of that of its sequence.
+    `options` are those of `plmkit --help`, with `_` for `-`: `pool=["mean", "max"]`, `dtype="int8"`, `long_policy="window"`,
+    `invalid="reject"`. With `dedup` and `known`, each record still has a row: a copy of that of its sequence.
 
     Warns of rejected records. Raises PlmkitError, for invalid and duplicate records too, unless an option accepts them.
     """
@@ -51,7 +50,7 @@ def embed(
     options.pop("quiet", None)  # it is, unless progress is shown
     words = list(arguments(options))
     for word in words:
-        if word.partition("=")[0] in NO_OPTIONS or "--log-format" in word:
+        if word.partition("=")[0] in NO_OPTIONS:
             raise PlmkitError(2, f"{word}: expected options that decide rows; progress=True shows messages, as text")
     files, others, made = _files(sequences, folder / "pipeline_info", bool(options.get("force")))
     try:
@@ -64,9 +63,7 @@ def embed(
     for other in others:
         shutil.rmtree(other.parent, ignore_errors=True)
     samples = _by_dataset(run("query-embeddings", "files", "--last-run", "--unverified", "--", os.fspath(folder)))
-    passed = shlex.split(str(options.get("fasta_shard") or ""))
-    known = [f"--known={value}" for name, value in zip(passed, passed[1:]) if name == "--known"]
-    known += (word for word in [*words, *passed] if word.startswith("--known="))
+    known = [word for word in words if word.startswith("--known=")]
     with tempfile.TemporaryDirectory(prefix="plmkit-") as combined:
         for number, sample in enumerate(samples):
             if (counts := _counts(sample))["aliases"] or counts["known"]:

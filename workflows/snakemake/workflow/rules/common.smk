@@ -1,7 +1,6 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -156,11 +155,11 @@ WEIGHTS = weights_of(config["model"])
 ON_CPU = "--device cpu" in OPTIONS["gpu_embed"]
 EMBED_IMAGE = image("plmkit-cpu" if ON_CPU else "plmkit")
 EMBED_ENV = f"../envs/{'plmkit' if ON_CPU else 'plmkit-cuda'}.yaml"
-# Options that choose the rows which are computed again; --sample 0: none.
+# Options that choose the rows which are computed again; --spot-check 0: none.
 RECOMPUTE_OPTIONS = " ".join(
-    re.findall(r"--(?:sample|seed)[ =]\d+", OPTIONS["validate_embeddings"])
+    re.findall(r"--spot-check(?:-seed)?[ =]\d+", OPTIONS["validate_embeddings"])
 )
-IS_RECOMPUTED = not re.search(r"--sample[ =]0\b", RECOMPUTE_OPTIONS)
+IS_RECOMPUTED = not re.search(r"--spot-check[ =]0\b", RECOMPUTE_OPTIONS)
 # Unless the user says so: where it is at hand. An image or an environment of it may need a network that is not there.
 MULTIQC = config.get(
     "multiqc",

@@ -17,10 +17,7 @@ checkpoint check:
         weights=WEIGHTS,
         tokens=config["max_shard_tokens"],
         empty="--allow-empty" if config["allow_empty"] else "",
-        options=" ".join(
-            f"--{program.replace('_', '-')}={shlex.quote(options)}"
-            for program, options in OPTIONS.items()
-        ),
+        options=" ".join(OPTIONS.values()),
     shell:
         "plmkit {input:q} --stage check --out {output:q}.new --model {params.model:q}"
         " --max-shard-tokens {params.tokens} {params.empty} {params.options} > {output:q} 2> {log:q}"

@@ -8,7 +8,7 @@ use crate::variant;
 /// The options for the columns of embeddings.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Vectors")]
-pub struct OutputArgs {
+pub struct ColumnArgs {
     /// Poolings of residue vectors into one vector, a column each
     #[arg(
         long,
@@ -44,8 +44,8 @@ pub struct OutputArgs {
     scores: Option<Scores>,
 }
 
-impl From<OutputArgs> for Outputs {
-    fn from(args: OutputArgs) -> Self {
+impl From<ColumnArgs> for Outputs {
+    fn from(args: ColumnArgs) -> Self {
         Self {
             pools: args.pool,
             layers: args.layers,
