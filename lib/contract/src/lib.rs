@@ -12,10 +12,10 @@ mod column;
 mod dataset;
 mod digest;
 mod dtype;
+mod embedding_layout;
 mod error;
 mod fields;
 mod labels;
-mod layout;
 mod manifest;
 mod model_files;
 mod model_shape;
@@ -49,10 +49,10 @@ pub use dataset::{
 };
 pub use digest::{RowDigest, SequenceDigest, content_digest};
 pub use dtype::{Dtype, StoreDtype};
+pub use embedding_layout::EmbeddingLayout;
 pub use error::ContentError;
 pub use fields::{check_columns, fields_text};
 pub use labels::{DESCRIPTION, Labels, SAMPLE, is_sample_name};
-pub use layout::EmbeddingLayout;
 pub use manifest::{
     InputSummary, KnownDataset, KnownSummary, LONG_SHARD_PREFIX, LengthBin, LengthSummary,
     MANIFEST_FILE, Manifest, REJECTS_FILE, RENAMED_FILE, SHARD_PREFIX, ShardSummary,

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::alias::{aliases_schema, known_schema};
+use crate::embedding_layout::EmbeddingLayout;
 use crate::fields::check_columns;
 use crate::labels::{DESCRIPTION, Labels};
-use crate::layout::EmbeddingLayout;
 use crate::peptide::peptides_schema;
 use crate::row_key::key_fields;
 

@@ -14,8 +14,8 @@ mod tiles;
 use std::ops::Range;
 
 use crate::aligned::{Aligned, OutOfMemory};
-use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 use crate::{Dtype, Isa, Rows, RowsMut};
 
 pub(crate) use maps::{MapSums, add_maps};

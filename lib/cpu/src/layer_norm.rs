@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::dispatch::dispatch;
+use crate::simd::dispatch::dispatch;
 use crate::simd::{Scalar, Simd};
 use crate::{Isa, Rows, RowsMut};
 

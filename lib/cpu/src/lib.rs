@@ -38,7 +38,6 @@ mod amx;
 mod attention;
 mod columns;
 mod cpu;
-mod dispatch;
 mod dot;
 mod embedding;
 mod encoder;

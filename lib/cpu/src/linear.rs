@@ -9,8 +9,8 @@ mod quantized;
 mod tiles;
 
 use crate::aligned::{Aligned, OutOfMemory};
-use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 use crate::tile::DEPTH;
 use crate::{Dtype, Isa, Rows, RowsMut};
 

@@ -2,7 +2,7 @@
 //!
 //! Channels that are rotated together are neighbours.
 
-use crate::dispatch::dispatch;
+use crate::simd::dispatch::dispatch;
 use crate::simd::{Pair, Simd};
 use crate::{Isa, RowsMut};
 

@@ -4,6 +4,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+pub(crate) mod dispatch;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 mod portable;

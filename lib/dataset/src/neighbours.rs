@@ -1,7 +1,7 @@
 //! The nearest neighbours of the vectors of a dataset among those of another, exactly.
 
 mod block;
-mod hits;
+mod hit_table;
 mod metric;
 mod nearest;
 mod plan;
@@ -18,7 +18,7 @@ use serde_json::json;
 use block::{Queries, Source};
 use search::Search;
 
-pub use hits::HIT_COLUMNS;
+pub use hit_table::HIT_COLUMNS;
 pub use metric::Metric;
 pub(crate) use metric::dot;
 pub use plan::Plan;
@@ -118,7 +118,7 @@ pub fn neighbours(
     };
     let file = AtomicFile::create(&config.out)?.keeping(!config.force);
     let is_short = config.is_fresh && config.format != TableFormat::Parquet;
-    let schema = hits::schema([queries, targets].map(|source| source.dataset), is_short);
+    let schema = hit_table::schema([queries, targets].map(|source| source.dataset), is_short);
     let mut table = TableWriter::create(
         file,
         &schema,
@@ -135,7 +135,7 @@ pub fn neighbours(
         }
         search.run(&some, &mut advance)?;
         let write = |hits: &_| Ok(table.write(hits)?);
-        count += hits::each_batch(&schema, some, targets, config.metric, write, stop)?;
+        count += hit_table::each_batch(&schema, some, targets, config.metric, write, stop)?;
     }
     table.finish()?;
     Ok(count)

@@ -7,7 +7,6 @@ mod html;
 mod lists;
 mod log;
 mod mqc;
-mod outputs;
 mod progress;
 mod proteins;
 mod recompute;
@@ -16,6 +15,7 @@ mod report;
 mod rows;
 mod run;
 mod spot_sample;
+mod verdict_files;
 
 pub use args::{Args, Options};
 pub use html::{add_checks, add_failures, add_origin, shown};

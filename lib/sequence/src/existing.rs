@@ -9,7 +9,7 @@ use plmkit_store::{
     FileKind, StoreError, UnfinishedFolder, read_byte_digest, read_sealed, verify_file,
 };
 
-use crate::assignment::is_shard_name;
+use crate::shard_name::is_shard_name;
 
 /// Compares the content of `folder` with the work `provenance`. Other work is an error that names the difference. Returns whether the
 /// set is complete and verified; if not, the run was killed while it published the shards. Polls `stop`.

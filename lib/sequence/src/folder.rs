@@ -9,7 +9,7 @@ use plmkit_store::{
     AtomicFile, StoreError, UnfinishedFolder, remove_file, strip_temporary_suffix, write_sealed,
 };
 
-use crate::assignment::is_shard_name;
+use crate::shard_name::is_shard_name;
 
 /// Whether a set of shards may have a file of this name. Other files of the folder are ignored.
 fn is_of_a_set(name: &str) -> bool {
@@ -96,7 +96,7 @@ mod tests {
     use plmkit_store::{ListWriter, RecordListWriter};
 
     use super::*;
-    use crate::assignment::ShardKey;
+    use crate::shard_name::ShardKey;
 
     /// Makes a set of `count` empty shards that is not published yet.
     fn set(folder: &UnfinishedFolder, count: usize) -> Vec<(String, AtomicFile)> {

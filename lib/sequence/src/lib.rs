@@ -26,6 +26,7 @@ mod records;
 mod residue;
 mod run;
 mod shard_limit;
+mod shard_name;
 mod sharding_run;
 mod shards;
 mod source;
@@ -34,7 +35,6 @@ mod tasks;
 mod translate;
 mod windows;
 
-pub use assignment::is_shard_name;
 pub use block::Limits;
 pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
@@ -46,6 +46,7 @@ pub use records::{Record, Records};
 pub use residue::{InvalidPolicy, ResidueChanges, normalise};
 pub use run::{check_work, make_shards};
 pub use shard_limit::ShardLimit;
+pub use shard_name::is_shard_name;
 pub use source::Source;
 pub use translate::{
     GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,

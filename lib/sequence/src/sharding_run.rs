@@ -14,7 +14,7 @@ use plmkit_store::{AtomicFile, ListWriter, RecordListWriter, StoreError, Unfinis
 use rayon::ScopeFifo;
 
 use crate::aliases::Aliases;
-use crate::assignment::{Assigner, ShardKey};
+use crate::assignment::Assigner;
 use crate::chunk::prepare;
 use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::DuplicateFilter;
@@ -25,6 +25,7 @@ use crate::input::shown;
 use crate::known::KnownDatasets;
 use crate::nucleic_acids::NucleicAcidCheck;
 use crate::policy::Policy;
+use crate::shard_name::ShardKey;
 use crate::shards::Shards;
 use crate::tally::Tally;
 use crate::tasks::Task;

@@ -15,8 +15,8 @@ use plmkit_store::{
 };
 use rayon::ScopeFifo;
 
-use crate::assignment::ShardKey;
 use crate::policy::Policy;
+use crate::shard_name::ShardKey;
 use crate::tasks::Task;
 
 /// A row group ends with the protein in which it reaches this many bytes.

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::packed::Packed;
 use super::{AttentionHead, MOST_KEYS, MOST_ROWS, Scratch, f32};
-use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 use crate::{Isa, Rows, RowsMut};
 
 /// Where the softmax weights of some queries of a head are added. Keys are the residues of the sequence, without `<cls>` and `<eos>`.

@@ -3,8 +3,8 @@
 use std::arch::x86_64::*;
 
 use super::Dot;
-use crate::dispatch::operations;
 use crate::simd::Avx512;
+use crate::simd::dispatch::operations;
 
 pub(crate) struct Avx512Pairs;
 

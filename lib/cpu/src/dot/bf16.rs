@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Dot;
-use crate::dispatch::operations;
+use crate::simd::dispatch::operations;
 use crate::simd::{Avx512, Simd};
 
 pub(crate) struct Avx512Bf16;

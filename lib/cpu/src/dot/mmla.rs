@@ -7,7 +7,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::Dot;
-use crate::dispatch::operations;
+use crate::simd::dispatch::operations;
 use crate::simd::{Neon, Simd};
 
 /// 2 rows by 2 columns of sums, or 8 bytes of 2 rows or columns.

@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 
 use super::Dot;
-use crate::dispatch::operations;
 use crate::simd::Simd;
+use crate::simd::dispatch::operations;
 
 /// By the vectors of `S`.
 pub(crate) struct PortableDot<S>(PhantomData<S>);

@@ -4,8 +4,8 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::Dot;
-use crate::dispatch::operations;
 use crate::simd::Neon;
+use crate::simd::dispatch::operations;
 
 pub(crate) struct Sdot;
 

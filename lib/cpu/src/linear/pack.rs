@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use super::quantized::{self, Form, GROUP};
 use super::{VECTORS, Weights, bf16, columns, row_at};
-use crate::dispatch::dispatch;
 use crate::simd::Simd;
+use crate::simd::dispatch::dispatch;
 use crate::{Dtype, Isa};
 
 /// The values of a row that are packed at once: a group of 8-bit integers.

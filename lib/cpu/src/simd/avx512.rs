@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::dispatch::operations;
+use crate::simd::dispatch::operations;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512;

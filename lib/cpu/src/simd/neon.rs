@@ -4,7 +4,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use super::{Portable, Simd};
-use crate::dispatch::operations;
+use crate::simd::dispatch::operations;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Neon;

@@ -1,7 +1,7 @@
 //! Vectors of any number of lanes for any CPU, vectorised by the compiler.
 
 use super::Simd;
-use crate::dispatch::operations;
+use crate::simd::dispatch::operations;
 
 /// Vectors of `N` lanes.
 #[derive(Clone, Copy)]

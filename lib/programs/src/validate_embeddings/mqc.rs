@@ -9,7 +9,7 @@ use super::report::Report;
 
 /// The table without its row: the settings of the table and of its columns. Columns without a placement would be in
 /// alphabetical order.
-const TEMPLATE: &str = include_str!("mqc.json");
+const TEMPLATE: &str = include_str!("mqc_columns.json");
 
 /// The columns that are counts of a check, each with the check.
 const COUNTS: [(&str, &str); 12] = [

@@ -16,12 +16,12 @@ use super::args::{Args, Command, RecomputeArgs};
 use super::dataset::{check_files, check_folder};
 use super::groups::{Reading, batches_digest, open_all};
 use super::lists::{read_lists, without_lists};
-use super::outputs::conclude;
 use super::progress::{Progress, Report, with_bars};
 use super::recompute::{Recomputation, SpotModel, folder, read, same_heads};
 use super::reference::read_reference;
 use super::rows::each_row;
 use super::spot_sample::SpotSample;
+use super::verdict_files::conclude;
 
 /// Reads everything, reports, and says by the exit code whether a check failed.
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {

@@ -9,12 +9,12 @@ use plmkit_kit::Stop;
 use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
-use crate::assignment::ShardKey;
 use crate::chunk::Prepared;
 use crate::error::{RecordError, ShardError};
 use crate::policy::Outcome;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
+use crate::shard_name::ShardKey;
 use crate::translate::Translated;
 
 /// The most windows of a protein: its rows are in memory at once.
