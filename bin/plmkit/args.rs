@@ -22,9 +22,7 @@ use plmkit_sequence::ShardLimit;
 #[command(name = "plmkit", version)]
 // The group that says whether there is a run is empty by default, because other structs are flattened into this one.
 #[group(args = ["inputs"])]
-#[command(mut_args(hide_if_seldom), mut_arg("device", |device| {
-    device.help("Device to compute on: auto, cpu, cuda, cuda:N or all")
-}))]
+#[command(mut_args(of_a_run))]
 #[expect(clippy::struct_excessive_bools, reason = "a switch each")]
 pub(crate) struct Args {
     /// FASTA files, a sample each; or one table of samples, with the columns `sample` and `fasta`
@@ -119,12 +117,18 @@ pub(crate) enum Stage {
 const USUAL: &str = "inputs out force verify allow_empty model download max_shard_tokens dedup known translate long_policy \
                      invalid duplicate_ids pool layers residues scores device dtype threads";
 
-/// Leaves an option that few need to `--help`.
-pub(crate) fn hide_if_seldom(option: Arg) -> Arg {
+/// An option as a run has it.
+fn of_a_run(option: Arg) -> Arg {
     let is_general = option.get_help_heading() == Some("General");
     let mut usual = USUAL.split_whitespace();
     let is_usual = usual.any(|name| name == option.get_id().as_str());
-    option.hide_short_help(!is_usual && !is_general)
+    let option = option.hide_short_help(!is_usual && !is_general);
+    match option.get_id().as_str() {
+        "device" => option.help("Device to compute on: auto, cpu, cuda, cuda:N or all"),
+        // A run always does.
+        "wait_for_lock" => option.hide(true),
+        _ => option,
+    }
 }
 
 /// Parses an input: `-`, or a file.

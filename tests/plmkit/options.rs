@@ -15,7 +15,7 @@ const OTHERS: &str = "--translate --genetic-code --stops --orf-between --overlap
                       --residues --logits --contacts --scores --scores-positions --reference --min-cosine";
 
 /// Values of options without a default that change no result.
-const NEUTRAL: [(&str, &str); 10] = [
+const NEUTRAL: [(&str, &str); 11] = [
     ("--checkpoint-dir", " saved"),
     ("--html", " v.html"),
     ("--max-batch-tokens", " 16384"),
@@ -26,6 +26,7 @@ const NEUTRAL: [(&str, &str); 10] = [
     ("--skip", " pooling"),
     ("--spot-check", " 1"),
     ("--threads", " 1"),
+    ("--wait-for-lock", ""),
 ];
 
 /// Options of plmkit itself that change no result.

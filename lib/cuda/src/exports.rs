@@ -13,9 +13,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use plmkit_esm2::cuda::{
-    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Pass, Place, VERSION,
+    Answer, Batch, Bytes, Functions, Note, Opening, OpeningGpu, Place, VERSION,
 };
-use plmkit_esm2::{DeviceTimes, ModelInfo, Varlen, read_checkpoint, set_threads};
+use plmkit_esm2::{DeviceTimes, ModelInfo, Pass, Varlen, read_checkpoint, set_threads};
 use plmkit_kit::{Stop, catch_decoder_panic};
 use serde::Serialize;
 use serde::de::DeserializeOwned;

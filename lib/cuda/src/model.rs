@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 
 use plmkit_contract::{Column, Widths};
-use plmkit_esm2::cuda::{MemoryAsked, Pass};
+use plmkit_esm2::Pass;
+use plmkit_esm2::cuda::MemoryAsked;
 use plmkit_esm2::{EsmError, KernelKind, Varlen};
 use plmkit_kit::Stop;
 use tch::Tensor;

@@ -8,8 +8,8 @@ use plmkit_cpu::{Collector, Embedding, Encoder, Layer, Readout};
 use plmkit_kit::Stop;
 
 use crate::buffers::Buffer;
-use crate::cuda::Pass;
 use crate::error::EsmError;
+use crate::pass::Pass;
 use crate::pool::threads;
 use crate::varlen::Varlen;
 

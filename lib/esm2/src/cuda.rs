@@ -8,7 +8,7 @@ pub(crate) mod interface;
 mod model;
 
 pub use interface::{
-    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Pass, Place, VERSION,
+    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place, VERSION,
     Version,
 };
 pub use model::Ticket;

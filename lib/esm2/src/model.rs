@@ -10,7 +10,8 @@ use plmkit_kit::Stop;
 use crate::checkpoint;
 use crate::compute_options::check_widths;
 use crate::cpu::CpuModel;
-use crate::cuda::{CudaModel, MemoryAsked, Opening, Pass};
+use crate::cuda::{CudaModel, MemoryAsked, Opening};
+use crate::pass::Pass;
 use crate::pool::threads;
 use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo, Ticket, Varlen};
 

@@ -24,7 +24,7 @@ pub struct Functions {
     /// Loads the model of an [`Opening`] and answers with its [`ModelInfo`](crate::ModelInfo) and log lines, `Vec<Note>`. Polls the
     /// flag, which is true if the program is to stop and lives as long as the process. Returns the model; null after a refusal.
     pub open: unsafe extern "C" fn(Bytes, *const AtomicBool, Answer) -> *mut c_void,
-    /// Begins a [`Pass`], whose heads exist, over a batch. Answers with `()`. Has read the batch when it returns. Returns a ticket;
+    /// Begins a [`Pass`](crate::Pass), whose heads exist, over a batch. Answers with `()`. Has read the batch when it returns. Returns a ticket;
     /// null after a refusal. One thread at a time may use a model.
     pub submit: unsafe extern "C" fn(*const c_void, Batch, Bytes, Answer) -> *mut c_void,
     /// Waits for a ticket, writes its columns to so many places and answers with the [`DeviceTimes`](crate::DeviceTimes), if a device
@@ -101,16 +101,6 @@ pub struct Opening {
     pub profile: bool,
     /// CPU threads.
     pub threads: NonZeroUsize,
-}
-
-/// What a forward pass computes.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct Pass {
-    pub columns: Vec<Column>,
-    /// The number of layers that the columns need.
-    pub depth: usize,
-    /// The type of the computation.
-    pub dtype: Dtype,
 }
 
 /// The GPU of a model.

@@ -11,11 +11,12 @@ use serde::de::DeserializeOwned;
 
 use super::find::functions;
 use super::interface::{
-    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Pass, Place,
+    Answer, Batch, Bytes, Functions, MemoryAsked, Note, Opening, OpeningGpu, Place,
 };
 use crate::buffers::Buffer;
 use crate::error::EsmError;
 use crate::model_info::ModelInfo;
+use crate::pass::Pass;
 use crate::timing::DeviceTimes;
 use crate::varlen::Varlen;
 

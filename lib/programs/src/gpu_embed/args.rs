@@ -36,7 +36,6 @@ use super::testing::{Profile, TestingArgs};
     override_usage = "gpu-embed [OPTIONS] --model <MODEL> --out <FILE.parquet> <BATCHES.arrow>...\n       \
                       gpu-embed [OPTIONS] --model <MODEL> --probe [--out <FILE.json>]"
 )]
-#[expect(clippy::struct_excessive_bools, reason = "one for each flag")]
 pub struct Args {
     /// Batches files of pack-batches, or folders of such .arrow files; none with --probe
     #[arg(required_unless_present_any = ["probe", "serve"], value_name = "BATCHES.arrow")]
@@ -80,12 +79,6 @@ pub struct Args {
     /// Overwrite an output of other inputs or options
     #[arg(long, help_heading = "Output")]
     pub force: bool,
-
-    /// Wait while another process is writing this output, instead of ending with exit code 75
-    ///
-    /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
-    #[arg(long, help_heading = "Output")]
-    pub wait_for_lock: bool,
 
     /// Measure how many tokens fit in GPU memory at once, for this model, precision and these outputs, and print four fifths of that:
     /// the batch size for pack-batches --max-batch-tokens
@@ -189,6 +182,12 @@ pub struct Options {
     #[arg(long, value_name = "DIR", help_heading = "Output")]
     #[arg(value_parser = file())]
     pub checkpoint_dir: Option<PathBuf>,
+
+    /// Wait while another process is writing this output, instead of ending with exit code 75
+    ///
+    /// For a workflow engine that was killed and restarts a task without knowing whether the earlier one has ended.
+    #[arg(long, help_heading = "Output")]
+    pub wait_for_lock: bool,
 
     #[cfg(feature = "testing")]
     #[command(flatten)]
@@ -295,7 +294,6 @@ impl Args {
             out: None,
             rejects: None,
             force: false,
-            wait_for_lock: false,
             probe: false,
             serve: None,
             serve_model: None,
@@ -363,7 +361,7 @@ impl Args {
             checkpoint_dir: self.options.checkpoint_dir.clone(),
             events: self.events.clone(),
             force: self.force,
-            wait: self.wait_for_lock,
+            wait: self.options.wait_for_lock,
         })
     }
 }
