@@ -28,14 +28,14 @@ const PROBE: Duration = Duration::from_millis(500);
 impl Run {
     /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
     pub(crate) fn estimate(&self, session: &Session, samples: &[&Sample]) {
-        let options = &self.options.gpu_embed;
-        let is_on_gpu = match options.options.computation.device {
+        let args = &self.options.gpu_embed;
+        let is_on_gpu = match args.options.computation.device {
             Device::Cpu => false,
             Device::Auto => session.engine().info().device_kind() != "cpu",
             _ => true,
         };
         // How many positions are masked is not known here.
-        if !is_on_gpu || options.options.scores_positions.is_some() {
+        if !is_on_gpu || args.options.scores_positions.is_some() {
             return;
         }
         let is_new = |sample: &&&Sample| {
@@ -53,7 +53,7 @@ impl Run {
         if shards.is_empty() {
             return;
         }
-        match estimate_of(asked(options, shards, &self.stop)) {
+        match estimate_of(asked(args, shards, &self.stop)) {
             Ok(said) => said
                 .to_string()
                 .lines()
@@ -63,24 +63,24 @@ impl Run {
     }
 }
 
-/// What an estimate is asked for, by the options of gpu-embed.
-fn asked(options: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> EstimateArgs {
+/// What an estimate is asked for, by the command line of gpu-embed.
+fn asked(args: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> EstimateArgs {
     // A model of the Hub that is not a published one is known if it was fetched.
-    let is_known = monitor_log::shape(&options.model).is_ok();
-    let found = (!is_known).then(|| resolve(&options.model, &Settings::from_env(), None, stop));
+    let is_known = monitor_log::shape(&args.model).is_ok();
+    let found = (!is_known).then(|| resolve(&args.model, &Settings::from_env(), None, stop));
     EstimateArgs {
         shards,
         uncut: Vec::new(),
         rates: None,
         model: found
             .and_then(Result::ok)
-            .unwrap_or_else(|| options.model.clone()),
+            .unwrap_or_else(|| args.model.clone()),
         report: None,
         gpus: NonZeroU32::MIN,
-        dtype: options.options.computation.dtype.unwrap_or(Dtype::F16),
+        dtype: args.options.computation.dtype.unwrap_or(Dtype::F16),
         measured: Vec::new(),
-        outputs: options.options.outputs.clone(),
-        store_dtype: options.options.store_dtype,
+        outputs: args.options.outputs.clone(),
+        store_dtype: args.options.store_dtype,
     }
 }
 

@@ -70,7 +70,7 @@ impl Options {
     /// The options for the model of a stage: one that computes nothing may run where the device is not.
     pub(crate) fn model_args(&self, stage: Option<Stage>) -> gpu_embed::Args {
         let mut args = self.gpu_embed.clone();
-        let asked = &mut args.options.options.computation;
+        let asked = &mut args.options.computation;
         if !matches!(stage, None | Some(Stage::Embed)) {
             (asked.device, asked.dtype) = (Device::Auto, None);
         } else if asked.device == Device::All {

@@ -173,7 +173,7 @@ impl SearchArgs {
         let path = Path::new(&model).to_owned();
         let mut args = gpu_embed::Args::new(path, options, self.common.clone());
         args.download = self.download;
-        args.options.options.computation.progress = self.hits.progress;
+        args.options.computation.progress = self.hits.progress;
         let mut opened = model::open(&args, true, stop);
         if opened.as_ref().is_err_and(|it| it.exit() == Exit::Usage) && dtype != "f32" {
             let what = "which this device does not compute: the queries are computed in f32";

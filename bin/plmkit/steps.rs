@@ -139,27 +139,27 @@ impl SampleFolder<'_> {
 
     /// Packs a shard, with the measured size of batches unless the options say another.
     fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
-        let mut options = self.run.options.pack_batches.clone();
+        let mut args = self.run.options.pack_batches.clone();
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
         if !self.run.options.has_batch_size() {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them. What they are, if they are
             // damaged, gpu-embed tells.
             let found = BatchesFile::open_unverified(batches);
-            let has_description = found.map_or(options.options.description, |found| {
+            let has_description = found.map_or(args.options.description, |found| {
                 found.provenance().options.contains_key(DESCRIPTION)
             });
-            let is_same = has_description == options.options.description;
+            let is_same = has_description == args.options.description;
             if batches.exists() && is_same && !self.run.args.force {
                 return Ok(Exit::Done);
             }
-            options.batch_size = Some(self.run.batch_size_file());
+            args.batch_size = Some(self.run.batch_size_file());
         }
         remove_if_damaged(batches, self.run.args.force)?;
-        options.shard = self.path.join("shards").join(&shard.file);
-        batches.clone_into(&mut options.out);
-        options.force = true;
-        pack_batches::run(&options, &self.run.stop)
+        args.shard = self.path.join("shards").join(&shard.file);
+        batches.clone_into(&mut args.out);
+        args.force = true;
+        pack_batches::run(&args, &self.run.stop)
     }
 
     /// Reports on the runs of all shards. Logs that were removed or damaged cost the report alone.

@@ -1,7 +1,7 @@
 //! Options, and which of them were given.
 
 use std::ffi::{OsStr, OsString};
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Id};
@@ -57,6 +57,13 @@ impl<T> Deref for Given<T> {
 
     fn deref(&self) -> &T {
         &self.options
+    }
+}
+
+/// The words stay those that were given.
+impl<T> DerefMut for Given<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.options
     }
 }
 

@@ -109,7 +109,7 @@ impl Session {
                 // That of another machine or of other options is measured again.
                 (args.out, args.probe, args.force) = (Some(out.clone()), true, true);
                 // Tasks that start together find what the first of them measures.
-                args.options.options.wait_for_lock = true;
+                args.options.wait_for_lock = true;
                 (args.batches, args.events, args.rejects) = (Vec::new(), None, None);
                 self.probe(&args, stop)?;
                 Ok(Exit::Done)
@@ -125,7 +125,7 @@ impl Session {
                     .clone_from(&files.checkpoint_dir);
                 args.force |= files.force;
                 // One that a killed run left behind may still be at work on this shard.
-                args.options.options.wait_for_lock = true;
+                args.options.wait_for_lock = true;
                 self.embed(&args, Some(&files.samples), stop, &mut report)
             }
             Request::Fasta { cut, pack, folder } => {
