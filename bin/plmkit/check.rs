@@ -19,9 +19,9 @@ use crate::fasta::{Look, head};
 use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
-use crate::options::Options;
 use crate::params::{Existing, Params, embeddings, provenance, samples_with_embeddings};
 use crate::plan::{Sample, samples};
+use crate::programs::Programs;
 use crate::run::Run;
 
 /// The extensions of the files of a sample.
@@ -31,7 +31,7 @@ impl Run {
     /// Checks all that can be refused, and tells all errors at once. Returns the model, too, unless it is still to be fetched.
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
         let mut errors = Vec::new();
-        let options = Options::new(&args);
+        let programs = Programs::new(&args);
         let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
         let records = &args.fasta_shard.records;
         let look = is_start.then_some(Look {
@@ -52,13 +52,13 @@ impl Run {
         }
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
-        check_options(&options, &args, &samples, &mut errors);
+        check_options(&programs, &args, &samples, &mut errors);
         let mut unavailable = None;
-        let opened = model::open(&options.model_args(args.stage), false, stop).or_else(|fault| {
+        let opened = model::open(&programs.model_args(args.stage), false, stop).or_else(|fault| {
             let may_be_complete = match fault.exit() {
                 Exit::Unavailable => embeddings(&args.out).next().is_some(),
                 // Another device has computed in the type.
-                Exit::Usage => has_type(&args.out, options.gpu_embed.compute()),
+                Exit::Usage => has_type(&args.out, programs.gpu_embed.compute()),
                 _ => false,
             };
             if args.stage.is_some() || !may_be_complete {
@@ -66,7 +66,7 @@ impl Run {
             }
             // What is complete needs no device.
             unavailable = Some(fault);
-            model::open(&options.model_args(Some(Stage::Finish)), false, stop)
+            model::open(&programs.model_args(Some(Stage::Finish)), false, stop)
         });
         let mut session = unless_wrong(opened, &mut errors);
         let force = args.force;
@@ -81,14 +81,14 @@ impl Run {
         let parameters = opened.map(|session| Params::new(&args, session).sample_settings());
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
-            .map(|parameters| finished::finished(parameters, out, &samples, &options))
+            .map(|parameters| finished::finished(parameters, out, &samples, &programs))
             .unwrap_or_default();
         let existing = session.as_ref().and_then(|session| {
-            unless_wrong(check_known(&options, session.as_ref()), &mut errors);
-            unless_wrong(check_type(&args, &options, session.as_ref()), &mut errors);
+            unless_wrong(check_known(&programs, session.as_ref()), &mut errors);
+            unless_wrong(check_type(&args, &programs, session.as_ref()), &mut errors);
             let existing = Existing::look_at(
                 out,
-                &options,
+                &programs,
                 session.as_ref(),
                 &samples,
                 &finished,
@@ -105,7 +105,7 @@ impl Run {
         };
         let run = Self {
             args,
-            options,
+            programs,
             existing,
             parameters: parameters.unwrap_or_default(),
             finished,
@@ -225,13 +225,13 @@ fn refuse_shared_folders(out: &Path, samples: &[Sample], errors: &mut Vec<Fault>
 }
 
 /// Checks what the options of the programs say together, and what fasta-shard says of shards that are there.
-fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
-    let (embed, validate) = (&options.gpu_embed, &options.validate_embeddings);
+fn check_options(programs: &Programs, args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let (embed, validate) = (&programs.gpu_embed, &programs.validate_embeddings);
     // A sample that is cut stands for all, which have the same options.
     let is_cut = |sample: &&Sample| args.out.join(&sample.name).join(MANIFEST).exists();
     let cut_before = samples.iter().find(is_cut);
     let sample = cut_before.or(samples.first());
-    let mut cut = options.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
+    let mut cut = programs.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     cut.force |= args.force;
     unless_wrong(fasta_shard::check(&cut), errors);
@@ -260,8 +260,8 @@ fn check_options(options: &Options, args: &Args, samples: &[Sample], errors: &mu
 }
 
 /// Refuses a model that is not multiplied in the type that is asked for, whatever the device of a later stage is.
-fn check_type(args: &Args, options: &Options, session: Option<&Session>) -> Result<(), Fault> {
-    let asked = options.gpu_embed.options.computation.dtype;
+fn check_type(args: &Args, programs: &Programs, session: Option<&Session>) -> Result<(), Fault> {
+    let asked = programs.gpu_embed.options.computation.dtype;
     let Some((session, dtype)) = session.zip(asked) else {
         return Ok(());
     };
@@ -270,12 +270,12 @@ fn check_type(args: &Args, options: &Options, session: Option<&Session>) -> Resu
 }
 
 /// Refuses known datasets of another model.
-fn check_known(options: &Options, session: Option<&Session>) -> Result<(), Fault> {
+fn check_known(programs: &Programs, session: Option<&Session>) -> Result<(), Fault> {
     let Some(session) = session else {
         return Ok(());
     };
     let own = &session.engine().info().checkpoint.digest;
-    for path in &options.fasta_shard.options.known {
+    for path in &programs.fasta_shard.options.known {
         let file = dataset_folder(path.clone()).join(DATASET_FILE);
         // What else is wrong with it, fasta-shard tells.
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {

@@ -17,8 +17,8 @@ use plmkit_sequence::{ShardConfig, read_lengths};
 
 use crate::args::Args;
 use crate::check;
-use crate::options::Options;
 use crate::plan::{Sample, samples};
+use crate::programs::Programs;
 use crate::run::Run;
 use crate::sample::SampleFolder;
 
@@ -28,7 +28,7 @@ const PROBE: Duration = Duration::from_millis(500);
 impl Run {
     /// Tells what it will cost to embed on GPUs, if nothing is embedded yet. A run without an estimate goes on.
     pub(crate) fn estimate(&self, session: &Session, samples: &[&Sample]) {
-        let args = &self.options.gpu_embed;
+        let args = &self.programs.gpu_embed;
         let is_on_gpu = match args.options.computation.device {
             Device::Cpu => false,
             Device::Auto => session.engine().info().device_kind() != "cpu",
@@ -91,8 +91,8 @@ pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     if !errors.is_empty() {
         return Err(check::report(errors));
     }
-    let options = Options::new(args);
-    let how = options.gpu_embed.compute();
+    let programs = Programs::new(args);
+    let how = programs.gpu_embed.compute();
     let may_be_cpu = matches!(how.device, Device::Auto | Device::Cpu);
     if may_be_cpu {
         how.is_cpu()?;
@@ -100,10 +100,10 @@ pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
         // It may be that of another node.
         how.check_kind()?;
     }
-    let mut asked = asked(&options.gpu_embed, Vec::new(), stop);
+    let mut asked = asked(&programs.gpu_embed, Vec::new(), stop);
     asked.report.clone_from(&args.validate_embeddings.report);
     for sample in &samples {
-        let mut cut = options.shard_args(&args.out, &sample.name);
+        let mut cut = programs.shard_args(&args.out, &sample.name);
         cut.inputs.clone_from(&sample.fasta);
         let mut shards = BTreeMap::<_, Lengths>::new();
         read_lengths(

@@ -13,8 +13,8 @@ use plmkit_store::{read_input, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::verdict_file;
-use crate::options::Options;
 use crate::plan::Sample;
+use crate::programs::Programs;
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
@@ -31,13 +31,13 @@ pub(crate) struct Judged {
 
 impl Judged {
     /// Looks at all files of a sample.
-    pub(crate) fn look(parameters: &str, out: &Path, sample: &Sample, options: &Options) -> Self {
+    pub(crate) fn look(parameters: &str, out: &Path, sample: &Sample, programs: &Programs) -> Self {
         let folder = out.join(&sample.name);
-        let known = options.fasta_shard.options.known.iter();
+        let known = programs.fasta_shard.options.known.iter();
         let known = known.map(|path| dataset_folder(path.clone()).join(DATASET_FILE));
-        let validate = &options.validate_embeddings.options;
+        let validate = &programs.validate_embeddings.options;
         let others = [
-            options.gpu_embed.options.scores_positions.as_ref(),
+            programs.gpu_embed.options.scores_positions.as_ref(),
             validate.reference.as_ref(),
             validate.report.as_ref(),
             validate.html.as_ref(),
@@ -45,7 +45,7 @@ impl Judged {
         let others = others.into_iter().flatten().cloned().chain(known);
         let mut paths: Vec<PathBuf> = others.chain(sample.fasta.iter().cloned()).collect();
         add_below(&folder, &mut paths);
-        if let Some(saved) = &options.gpu_embed.options.checkpoint_dir {
+        if let Some(saved) = &programs.gpu_embed.options.checkpoint_dir {
             add_below(&saved.join(&sample.name), &mut paths);
         }
         let files = paths.iter().map(|path| {
@@ -100,11 +100,11 @@ pub(crate) fn finished(
     parameters: &str,
     out: &Path,
     samples: &[Sample],
-    options: &Options,
+    programs: &Programs,
 ) -> BTreeSet<String> {
     let is_finished = |sample: &&Sample| {
         verdict_file(out, &sample.name).exists()
-            && Judged::look(parameters, out, sample, options).is_kept(out, &sample.name)
+            && Judged::look(parameters, out, sample, programs).is_kept(out, &sample.name)
     };
     let finished = samples.iter().filter(is_finished);
     finished.map(|sample| sample.name.clone()).collect()

@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::args::{Args, Stage};
 use crate::layout::{is_shard_file, params_file};
-use crate::options::Options;
 use crate::plan::Sample;
+use crate::programs::Programs;
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -55,7 +55,7 @@ impl Existing {
     /// How records are cut is in the manifest of each sample, which fasta-shard compares.
     pub(crate) fn look_at(
         out: &Path,
-        options: &Options,
+        programs: &Programs,
         session: Option<&Session>,
         samples: &[Sample],
         finished: &BTreeSet<String>,
@@ -68,7 +68,7 @@ impl Existing {
                 let what = "no run began here: expected a folder of --stage prepare";
                 return Err(Fault::of_path(Exit::NoInput, out, what));
             };
-            return match earlier.difference(options, session) {
+            return match earlier.difference(programs, session) {
                 None => Ok(Self::Same),
                 Some(other) => refused(format!(
                     "was prepared with {other}; expected the same, or --stage prepare again, with --force if shards are embedded"
@@ -92,7 +92,7 @@ impl Existing {
                 continue;
             };
             let mixed = || kept.as_ref().and_then(|kept| mixed_with(&found, kept));
-            let differs = difference(&found, options, session);
+            let differs = difference(&found, programs, session);
             match differs.or_else(|| mixed().filter(|_| is_asked)) {
                 Some(_) if force => return Ok(Self::Replaced),
                 Some(difference) if is_asked => other = other.or(Some(difference)),
@@ -169,13 +169,13 @@ impl Params {
     }
 
     /// The first difference between the parameters that a folder was prepared with and those of a stage that goes on.
-    fn difference(&self, options: &Options, session: Option<&Session>) -> Option<String> {
+    fn difference(&self, programs: &Programs, session: Option<&Session>) -> Option<String> {
         let model = session.map(|session| &session.engine().info().checkpoint.digest);
         if model.is_some_and(|digest| !self.weights.is_empty() && *digest != self.weights) {
-            let (was, now) = (&self.model, options.gpu_embed.model.display());
+            let (was, now) = (&self.model, programs.gpu_embed.model.display());
             return Some(format!("the model '{was}', which is now '{now}'"));
         }
-        let own = &options.gpu_embed.options;
+        let own = &programs.gpu_embed.options;
         let earlier = again(&self.gpu_embed);
         if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(own)) {
             let now = own.line();
@@ -186,7 +186,7 @@ impl Params {
         }
         let packing =
             |options: &pack_batches::Options| (options.description, options.max_batch_tokens);
-        let (own, earlier) = (&options.pack_batches.options, again(&self.pack_batches));
+        let (own, earlier) = (&programs.pack_batches.options, again(&self.pack_batches));
         if earlier.is_none_or(|earlier| packing(&earlier) != packing(own)) {
             let (was, now) = (&self.pack_batches, own.line());
             return Some(format!("pack-batches '{was}', which is now '{now}'"));
@@ -209,20 +209,20 @@ pub(crate) fn provenance(path: &Path) -> Option<Provenance> {
 /// What differs between embeddings and those that this run would make.
 pub(crate) fn difference(
     found: &Provenance,
-    options: &Options,
+    programs: &Programs,
     session: &Session,
 ) -> Option<String> {
     let has_description = found.options.contains_key(DESCRIPTION);
-    if has_description != options.pack_batches.options.description {
+    if has_description != programs.pack_batches.options.description {
         return Some("--description of pack-batches is another".to_owned());
     }
-    let dtype = options
+    let dtype = programs
         .gpu_embed
         .options
         .computation
         .dtype
         .map(|dtype| dtype.to_string());
-    let asked = [("device", options.asked_device()), ("dtype", dtype)];
+    let asked = [("device", programs.asked_device()), ("dtype", dtype)];
     // A stage that computes nothing may run where neither is there.
     let mut other = asked.into_iter().filter_map(|(name, asked)| {
         let (was, is) = (found.text_option(name)?, asked?);

@@ -34,7 +34,7 @@ impl RunBar {
             if !folder.is_finished()
                 && let Ok(manifest) = folder.manifest()
             {
-                checked += spot_check_tokens(&run.options.validate_embeddings, &manifest);
+                checked += spot_check_tokens(&run.programs.validate_embeddings, &manifest);
                 rows += manifest.rows;
             }
         }
@@ -44,7 +44,7 @@ impl RunBar {
             ("reading", "rows", rows),
         ];
         let quiet = run.args.common.quiet || tokens + rows == 0;
-        let mode = run.options.gpu_embed.options.computation.progress;
+        let mode = run.programs.gpu_embed.options.computation.progress;
         let mut display = ProgressDisplay::of_stages(mode, quiet, &stages).resumed_at(done);
         let info = session.engine().info();
         if info.device_kind() == "cpu" && info.dtype == Dtype::F32 {

@@ -10,15 +10,15 @@ use plmkit_store::{StoreError, write_json};
 use crate::args::Args;
 use crate::computer::Computer;
 use crate::layout::{BATCH_SIZE_FILE, params_file};
-use crate::options::Options;
 use crate::params::{Existing, Params};
 use crate::plan::Sample;
+use crate::programs::Programs;
 use crate::versions::write_versions;
 
 /// All that a run is asked for, checked.
 pub(crate) struct Run {
     pub(crate) args: Args,
-    pub(crate) options: Options,
+    pub(crate) programs: Programs,
     pub(crate) existing: Existing,
     /// The parameters, as one text.
     pub(crate) parameters: String,
@@ -64,10 +64,10 @@ impl Run {
 
     /// Measures the size of a batch, unless the options say it.
     pub(crate) fn measure_batch_size(&self, computer: &mut Computer<'_>) -> Result<(), Fault> {
-        if !self.options.has_batch_size() {
+        if !self.programs.has_batch_size() {
             let out = self.batch_size_file();
             let request = Request::Probe { out };
-            computer.answer(&self.options.gpu_embed, &request, &self.stop, &mut |_| {})?;
+            computer.answer(&self.programs.gpu_embed, &request, &self.stop, &mut |_| {})?;
         }
         self.check_stop()
     }

@@ -127,7 +127,7 @@ impl<'r> SampleFolder<'r> {
 
     /// The folder of checkpoints, if it is not that of the embeddings. They have the names of shards.
     pub(crate) fn checkpoint_dir(&self) -> Option<PathBuf> {
-        let dir = self.run.options.gpu_embed.options.checkpoint_dir.as_ref();
+        let dir = self.run.programs.gpu_embed.options.checkpoint_dir.as_ref();
         dir.map(|dir| dir.join(&self.sample.name))
     }
 
@@ -154,7 +154,7 @@ impl<'r> SampleFolder<'r> {
             && !folder.join(saved).exists()
             && provenance(&path).is_none_or(|found| {
                 let shard = self.path.join("shards").join(&shard.file);
-                difference(&found, &self.run.options, session).is_none()
+                difference(&found, &self.run.programs, session).is_none()
                     && is_made_of_shard(&found, &shard).unwrap_or(true)
             })
     }
@@ -167,7 +167,7 @@ impl<'r> SampleFolder<'r> {
     /// What a verdict would be about now.
     pub(crate) fn look(&self) -> Judged {
         let run = self.run;
-        Judged::look(&run.parameters, &run.args.out, self.sample, &run.options)
+        Judged::look(&run.parameters, &run.args.out, self.sample, &run.programs)
     }
 
     /// The embeddings that are not what this run would make.
@@ -178,7 +178,7 @@ impl<'r> SampleFolder<'r> {
         let embeddings = self.files("embeddings", &["parquet"]).into_iter();
         let other = embeddings.filter(|path| {
             let found = provenance(path);
-            found.is_some_and(|found| difference(&found, &self.run.options, session).is_some())
+            found.is_some_and(|found| difference(&found, &self.run.programs, session).is_some())
         });
         other.map(|path| path_text(&path)).collect()
     }

@@ -60,7 +60,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         return print(run.rows()).map(|_| Exit::Done);
     }
     let session = match session {
-        None => model::open(&run.options.model_args(stage), true, stop)?,
+        None => model::open(&run.programs.model_args(stage), true, stop)?,
         session => session,
     };
     let Some(mut session) = session else {
@@ -140,7 +140,7 @@ impl Run {
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let (mut cut, mut ended, mut refused) = (Vec::new(), BTreeMap::new(), Vec::new());
         let (mode, quiet) = (
-            self.options.gpu_embed.options.computation.progress,
+            self.programs.gpu_embed.options.computation.progress,
             self.args.common.quiet,
         );
         let _shown = ProgressDisplay::of_stages(mode, quiet, &[("cutting", "", 0)]);
@@ -197,7 +197,7 @@ impl Run {
     /// Refuses positions of an id that no shard has, or that is short for several. gpu-embed sees a shard at a time, and takes an id
     /// that it lacks for one of another shard.
     fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
-        let Some(path) = &self.options.gpu_embed.options.scores_positions else {
+        let Some(path) = &self.programs.gpu_embed.options.scores_positions else {
             return Ok(());
         };
         let lines = read_id_values(path, "position")?;
@@ -264,7 +264,7 @@ impl Run {
         }
         let mixed = embeddings(&self.args.out).find_map(|path| {
             let found = provenance(&path)?;
-            let is_kept = difference(&found, &self.options, session).is_none();
+            let is_kept = difference(&found, &self.programs, session).is_none();
             is_kept.then(|| mixture(&path, &found, session))?
         });
         mixed.map_or(Ok(()), |what| Err(Fault::new(Exit::CannotCreate, what)))
@@ -272,7 +272,7 @@ impl Run {
 
     /// The children that compute the shards of this run, if not this process does.
     fn children(&self, session: &Session) -> Result<Vec<Child>, Fault> {
-        computer::children(&self.options.gpu_embed, self.args.children, session)
+        computer::children(&self.programs.gpu_embed, self.args.children, session)
     }
 
     /// Embeds the shards of these samples, or those of a task. Each computer takes the next shard when it has finished one. Children

@@ -58,7 +58,7 @@ impl SampleFolder<'_> {
 
     fn run_fasta_shard(&self, force: bool) -> Result<Exit, Fault> {
         let run = self.run;
-        let mut options = run.options.shard_args(&run.args.out, &self.sample.name);
+        let mut options = run.programs.shard_args(&run.args.out, &self.sample.name);
         options.inputs.clone_from(&self.sample.fasta);
         options.force |= force;
         options.allow_empty |= run.samples.len() > 1;
@@ -100,7 +100,7 @@ impl SampleFolder<'_> {
         };
         let mut compute = |files: &ShardFiles| {
             let request = Request::Embed(Box::new(files.clone()));
-            computer.answer(&run.options.gpu_embed, &request, &run.stop, advance)
+            computer.answer(&run.programs.gpu_embed, &request, &run.stop, advance)
         };
         let mut ended = compute(&files);
         // A second try that has nothing to replace would end as the first.
@@ -139,10 +139,10 @@ impl SampleFolder<'_> {
 
     /// Packs a shard, with the measured size of batches unless the options say another.
     fn pack(&self, shard: &ShardSummary, batches: &Path) -> Result<Exit, Fault> {
-        let mut args = self.run.options.pack_batches.clone();
+        let mut args = self.run.programs.pack_batches.clone();
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        if !self.run.options.has_batch_size() {
+        if !self.run.programs.has_batch_size() {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them. What they are, if they are
             // damaged, gpu-embed tells.
             let found = BatchesFile::open_unverified(batches);
@@ -206,7 +206,7 @@ impl SampleFolder<'_> {
         let before = self.look();
         let reported = self.report()?;
         let has_surplus = self.report_surplus()?;
-        let mut options = self.run.options.validate_embeddings.clone();
+        let mut options = self.run.programs.validate_embeddings.clone();
         options.dataset = Some(self.path.clone());
         options.allow_empty |= self.is_empty_among_others();
         options.mqc = Some(self.cleared(&format!("reports/{name}_validation_mqc.json"))?);

@@ -11,14 +11,14 @@ use crate::layout::digests_file;
 
 /// The command lines of the four programs that have options. The files of a step are named later.
 #[derive(Clone)]
-pub(crate) struct Options {
+pub(crate) struct Programs {
     pub(crate) fasta_shard: fasta_shard::Args,
     pub(crate) pack_batches: pack_batches::Args,
     pub(crate) gpu_embed: gpu_embed::Args,
     pub(crate) validate_embeddings: validate_embeddings::Args,
 }
 
-impl Options {
+impl Programs {
     pub(crate) fn new(args: &Args) -> Self {
         let threads = args.gpu_embed.computation.threads.and_then(NonZero::new);
         let common = || args.common.clone();
