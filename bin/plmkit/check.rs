@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use plmkit_cli::{Exit, Fault, Stop};
+use plmkit_cli::{Exit, Fault, Stop, resolved};
 use plmkit_contract::{BatchSize, DATASET_FILE, ListedDataset, Manifest, Outputs};
 use plmkit_dataset::{SUMMARY_FILE, SUMMARY_HEADER, dataset_folder};
 use plmkit_engine::Windows;
@@ -78,7 +78,8 @@ impl Run {
         }
         let out = &args.out;
         let opened = session.as_ref().and_then(Option::as_ref);
-        let parameters = opened.map(|session| Params::new(&args, session).sample_settings());
+        let model = opened.map(|session| &session.engine().info().checkpoint);
+        let parameters = model.map(|model| programs.settings(&model.digest));
         let finished = parameters.as_ref().filter(|_| !force && !args.verify);
         let finished = finished
             .map(|parameters| finished::finished(parameters, out, &samples, &programs))
@@ -233,13 +234,23 @@ fn check_options(programs: &Programs, args: &Args, samples: &[Sample], errors: &
     let sample = cut_before.or(samples.first());
     let mut cut = programs.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
-    cut.force |= args.force;
-    unless_wrong(fasta_shard::check(&cut), errors);
-    unless_wrong(validate.check(), errors);
+    // A later stage goes on with the shards of the first.
+    let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
+    cut.force = args.force && is_start;
+    let at_start = |fault: Fault| {
+        let hint = ["--force replaces it", "--stage prepare --force replaces it"];
+        fault.reworded(|message| message.replace(hint[0], hint[usize::from(!is_start)]))
+    };
+    unless_wrong(fasta_shard::check(&cut).map_err(at_start), errors);
+    let told = errors.len();
+    refuse_places(programs, &args.out, samples, errors);
+    if errors.len() == told {
+        unless_wrong(validate.check(), errors);
+    }
     if args.stage == Some(Stage::Prepare) {
         unless_wrong(embed.compute().check_kind().map_err(Fault::from), errors);
     }
-    if cut.options.records.long_policy == LongPolicy::Window
+    if cut.options.long.long_policy == LongPolicy::Window
         && embed.options.windows != Windows::Separate
         && Outputs::from(embed.options.outputs.clone()).contacts
     {
@@ -247,16 +258,41 @@ fn check_options(programs: &Programs, args: &Args, samples: &[Sample], errors: &
             "--contacts: the windows of a protein have no contacts in common; expected --windows separate with --long-policy window",
         ));
     }
-    let reports = [
+    let of_one = [
         ("--report", &validate.options.report),
         ("--html", &validate.options.html),
+        ("--reference", &validate.options.reference),
     ];
-    for (option, report) in reports {
-        if samples.len() > 1 && report.is_some() {
+    for (option, path) in of_one {
+        if samples.len() > 1 && path.is_some() {
             let what = "expected one sample: those of several would have one file";
             errors.push(Fault::usage(format!("{option}: {what}")));
         }
     }
+}
+
+/// Refuses reports among the results, and checkpoints among those of a sample.
+fn refuse_places(programs: &Programs, out: &Path, samples: &[Sample], errors: &mut Vec<Fault>) {
+    let is_in = |path: &Path, folder: &Path| resolved(path).starts_with(resolved(folder));
+    let validate = &programs.validate_embeddings.options;
+    for report in [&validate.report, &validate.html].into_iter().flatten() {
+        if report != "-" && is_in(report, out) {
+            let what = "among the results: expected a place outside of --out";
+            errors.push(Fault::of_path(Exit::Usage, report, what));
+        }
+    }
+    let Some(saved) = &programs.gpu_embed.options.checkpoint_dir else {
+        return;
+    };
+    let mut folders = samples.iter().map(|sample| out.join(&sample.name));
+    let what = if saved.exists() && !saved.is_dir() {
+        "expected a folder for --checkpoint-dir, found a file"
+    } else if folders.any(|folder| is_in(saved, &folder)) {
+        "among the results of a sample: expected another place for --checkpoint-dir"
+    } else {
+        return;
+    };
+    errors.push(Fault::of_path(Exit::Usage, saved, what));
 }
 
 /// Refuses a model that is not multiplied in the type that is asked for, whatever the device of a later stage is.

@@ -19,6 +19,9 @@ use crate::programs::Programs;
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;
 
+/// Before the path of a report that a user asked for.
+const REPORT: &str = "report ";
+
 /// What a verdict is about: how a sample was made and judged, and the files that it was made of.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Judged {
@@ -39,8 +42,6 @@ impl Judged {
         let others = [
             programs.gpu_embed.options.scores_positions.as_ref(),
             validate.reference.as_ref(),
-            validate.report.as_ref(),
-            validate.html.as_ref(),
         ];
         let others = others.into_iter().flatten().cloned().chain(known);
         let mut paths: Vec<PathBuf> = others.chain(sample.fasta.iter().cloned()).collect();
@@ -54,10 +55,12 @@ impl Judged {
             let name = name.map_or_else(|_| path_text(path), path_text);
             (name, state(path))
         });
+        let reports = [&validate.report, &validate.html].into_iter().flatten();
+        let reports = reports.map(|path| (format!("{REPORT}{}", path_text(path)), state(path)));
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parameters: parameters.to_owned(),
-            files: files.collect(),
+            files: files.chain(reports).collect(),
         }
     }
 
@@ -71,7 +74,9 @@ impl Judged {
 
     /// Keeps what a sample was judged by, unless a file has changed since `before`. What cannot be written is judged again.
     pub(crate) fn keep(&self, before: &Self, out: &Path, sample: &str) {
-        let is_verdict = |name: &str| name == DATASET_FILE || name.starts_with("reports/");
+        let is_verdict = |name: &str| {
+            name == DATASET_FILE || name.starts_with("reports/") || name.starts_with(REPORT)
+        };
         let of = |judged: &Self| {
             let files = judged.files.clone().into_iter();
             files

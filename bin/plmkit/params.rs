@@ -156,13 +156,6 @@ impl Params {
         }
     }
 
-    /// All that decides a sample and its verdict, whatever the paths are called.
-    pub(crate) fn sample_settings(&self) -> String {
-        let mut own = self.clone();
-        (own.samples, own.outdir, own.model) = Default::default();
-        serde_json::to_string(&own).unwrap_or_default()
-    }
-
     /// Reads the parameters of the last run; none if they are missing or damaged.
     pub(crate) fn read(out: &Path) -> Option<Self> {
         serde_json::from_slice(&read_input(&params_file(out)).ok()?).ok()
@@ -179,17 +172,14 @@ impl Params {
         let earlier = again(&self.gpu_embed);
         if earlier.is_none_or(|earlier| deciding(&earlier) != deciding(own)) {
             let now = own.line();
-            return Some(format!(
-                "gpu-embed '{}', which is now '{now}'",
-                self.gpu_embed
-            ));
+            return Some(format!("'{}', which is now '{now}'", self.gpu_embed));
         }
         let packing =
             |options: &pack_batches::Options| (options.description, options.max_batch_tokens);
         let (own, earlier) = (&programs.pack_batches.options, again(&self.pack_batches));
         if earlier.is_none_or(|earlier| packing(&earlier) != packing(own)) {
             let (was, now) = (&self.pack_batches, own.line());
-            return Some(format!("pack-batches '{was}', which is now '{now}'"));
+            return Some(format!("'{was}', which is now '{now}'"));
         }
         None
     }
@@ -214,7 +204,7 @@ pub(crate) fn difference(
 ) -> Option<String> {
     let has_description = found.options.contains_key(DESCRIPTION);
     if has_description != programs.pack_batches.options.description {
-        return Some("--description of pack-batches is another".to_owned());
+        return Some("--description is another".to_owned());
     }
     let dtype = programs
         .gpu_embed

@@ -2,7 +2,9 @@
 
 use std::num::NonZero;
 use std::path::Path;
+use std::time::Duration;
 
+use plmkit_cli::ProgressMode;
 use plmkit_esm2::Device;
 use plmkit_programs::{fasta_shard, gpu_embed, pack_batches, validate_embeddings};
 
@@ -55,6 +57,22 @@ impl Programs {
     /// Whether the options say how large a batch is.
     pub(crate) fn has_batch_size(&self) -> bool {
         self.pack_batches.options.max_batch_tokens.is_some()
+    }
+
+    /// All that decides a sample and its verdict, of a model with this digest, whatever the paths are called. Defaults written out are
+    /// the same, and so is what changes no value.
+    pub(crate) fn settings(&self, model: &str) -> String {
+        let mut embed = self.gpu_embed.options.options.clone();
+        let computation = &mut embed.computation;
+        (computation.threads, computation.prefetch) = (None, 0);
+        computation.progress = ProgressMode::None;
+        (embed.model_name, embed.checkpoint_interval) = (None, Duration::ZERO);
+        embed.wait_for_lock = false;
+        let (cut, validate) = (&self.fasta_shard, &self.validate_embeddings);
+        let shards = (cut.max_shard_tokens, &cut.options.options, cut.allow_empty);
+        let description = self.pack_batches.options.description;
+        let verdict = (&validate.options.options, validate.allow_empty);
+        format!("{:?}", (model, shards, description, embed, verdict))
     }
 
     /// The kind of device that is asked for, as embeddings name it.

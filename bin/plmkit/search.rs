@@ -77,6 +77,9 @@ pub(crate) struct SearchArgs {
     records: Given<fasta_shard::RecordOptions>,
 
     #[command(flatten)]
+    long: Given<fasta_shard::LongOptions>,
+
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -86,7 +89,8 @@ pub(crate) fn hide_if_of_records(option: Arg) -> Arg {
         option.get_help_heading(),
         Some("Translation" | "Long proteins" | "Records")
     );
-    option.hide_short_help(is_of_records)
+    let is_general = option.get_id() == "generate";
+    option.hide_short_help(is_of_records).hide(is_general)
 }
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
@@ -222,7 +226,10 @@ impl SearchArgs {
         stop: &Stop,
     ) -> Result<Exit, Fault> {
         let (mut session, args) = model;
-        let mut words = self.records.words.clone();
+        let mut words = [&self.records.words[..], &self.long.words].concat();
+        let has = |option: &str| self.records.has(option) || self.long.has(option);
+        // An overlap is of one size of windows.
+        let recuts = has("--long-policy") || has("--max-residues");
         let samples = targets.samples().iter();
         let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
         let cut_by = cuts.next();
@@ -237,8 +244,9 @@ impl SearchArgs {
             let (word, value) = (format!("--{}", name.replace('_', "-")), value.to_string());
             if OF_RECORDS.contains(&**name) && value != "null" {
                 let own = format!("{word}={}", value.trim_matches('"'));
-                if !self.records.has(&word) {
-                    words.push(own.into());
+                if !has(&word) {
+                    let is_kept = name != "overlap" || !recuts;
+                    words.extend(is_kept.then(|| own.into()));
                 } else if OF_RESIDUES.contains(&&**name)
                     && !words.iter().any(|given| *given == *own)
                 {
@@ -251,7 +259,7 @@ impl SearchArgs {
         // Samples that were combined have no such options.
         let windows = targets.parts[0].provenance.text_option(WINDOWS);
         let windows = windows.filter(|_| cut_by.is_none());
-        let windows = windows.filter(|_| !self.records.has("--long-policy"));
+        let windows = windows.filter(|_| !has("--long-policy"));
         words.extend(windows.map(|_| "--long-policy=window".into()));
         let at = |name: &str| to.join(name);
         let (options, common) = (Given::parse(&words)?, self.common.clone());

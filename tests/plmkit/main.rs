@@ -7,6 +7,7 @@ mod ends;
 mod existing;
 mod options;
 mod page;
+mod refusals;
 mod search;
 mod variants;
 
@@ -160,7 +161,8 @@ fn all_errors_are_told_at_once_and_a_refused_run_changes_nothing() {
             vec![
                 "b.fasta: cannot open: no such file or directory",
                 "none: cannot open: no such file or directory",
-                "2 errors, see above; nothing was changed",
+                "--reference: expected one sample: those of several would have one file",
+                "3 errors, see above; nothing was changed",
             ],
         ),
         (

@@ -26,7 +26,7 @@ pub use interval::interval;
 pub use memory::keep_freed_memory;
 pub use paths::{
     NamedPath, ensure_distinct, ensure_no_stream, ensure_reports, ensure_same_kind, file, files_of,
-    lists_of,
+    lists_of, resolved,
 };
 pub use program::{PARENT_VARIABLE, Program, main, on_abort, parse};
 pub use progress::{DeviceLine, ProgressDisplay, ProgressMode};

@@ -227,7 +227,7 @@ fn identity(path: &Path) -> Result<(u64, u64), PathBuf> {
 }
 
 /// Resolves a path whose last names do not exist: follows links, and canonicalizes the folder.
-fn resolved(path: &Path) -> PathBuf {
+pub fn resolved(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS {
         let Ok(target) = fs::read_link(&path) else {

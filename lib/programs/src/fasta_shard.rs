@@ -4,5 +4,5 @@ mod args;
 mod run;
 mod summary;
 
-pub use args::{Args, Options, RecordOptions, check};
+pub use args::{Args, LongOptions, Options, RecordOptions, check};
 pub use run::run;

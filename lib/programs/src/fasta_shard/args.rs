@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use clap::builder::TypedValueParser;
 use clap::{Parser, ValueEnum};
 use plmkit_cli::{
-    Common, Fault, Given, NamedPath, Program, default_threads, ensure_distinct, file, variant,
+    Common, Exit, Fault, Given, NamedPath, Program, default_threads, ensure_distinct, file, variant,
 };
-use plmkit_contract::is_sample_name;
-use plmkit_dataset::dataset_folder;
+use plmkit_contract::{DATASET_FILE, is_sample_name};
+use plmkit_dataset::{SUMMARY_FILE, dataset_folder};
 use plmkit_sequence::{
     DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
     ShardConfig, ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
@@ -103,6 +103,9 @@ pub struct Options {
     #[command(flatten)]
     pub records: RecordOptions,
 
+    #[command(flatten)]
+    pub long: LongOptions,
+
     /// Embed records with the same residues once
     ///
     /// A record whose residues equal those of an earlier accepted record is in no shard, but in aliases.parquet, with the
@@ -119,6 +122,34 @@ pub struct Options {
     #[arg(long, value_name = "DATASET", help_heading = "Duplicates")]
     #[arg(value_parser = file().map(dataset_folder))]
     pub known: Vec<PathBuf>,
+}
+
+/// The options that decide what becomes of long proteins.
+#[derive(Clone, Debug, clap::Args)]
+#[group(skip)]
+pub struct LongOptions {
+    /// Longest protein that is embedded whole, in residues
+    ///
+    /// ESM-2 was trained on sequences of up to 1022 residues. The time of attention grows with the square of the
+    /// length.
+    #[arg(
+        long,
+        value_name = "RESIDUES",
+        default_value_t = Policy::MAX_RESIDUES,
+        help_heading = "Long proteins"
+    )]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
+    pub max_residues: u32,
+
+    /// How to treat a longer protein
+    #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
+    pub long_policy: LongPolicy,
+
+    /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
+    ///
+    /// A larger overlap gives residues at the seams more context and costs more tokens.
+    #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
+    pub overlap: Option<u32>,
 }
 
 /// The options that decide what is read of a record, and what becomes of it.
@@ -150,29 +181,6 @@ pub struct RecordOptions {
     /// What begins and ends a reading frame (with --translate orf) [default: stops]
     #[arg(long, value_parser = variant::<OrfBetween>(), value_name = "CODONS", help_heading = "Translation")]
     pub orf_between: Option<OrfBetween>,
-
-    /// Longest protein that is embedded whole, in residues
-    ///
-    /// ESM-2 was trained on sequences of up to 1022 residues. The time of attention grows with the square of the
-    /// length.
-    #[arg(
-        long,
-        value_name = "RESIDUES",
-        default_value_t = Policy::MAX_RESIDUES,
-        help_heading = "Long proteins"
-    )]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=MOST_RESIDUES))]
-    pub max_residues: u32,
-
-    /// How to treat a longer protein
-    #[arg(long, value_parser = variant::<LongPolicy>(), value_name = "POLICY", default_value_t = LongPolicy::Truncate, help_heading = "Long proteins")]
-    pub long_policy: LongPolicy,
-
-    /// Overlap of two neighbouring windows, in residues (with --long-policy window) [default: 256]
-    ///
-    /// A larger overlap gives residues at the seams more context and costs more tokens.
-    #[arg(long, value_name = "RESIDUES", help_heading = "Long proteins")]
-    pub overlap: Option<u32>,
 
     /// How to treat a record with the id of an earlier record
     #[arg(long, value_parser = variant::<DuplicatePolicy>(), value_name = "POLICY", default_value_t = DuplicatePolicy::Error, help_heading = "Records")]
@@ -320,6 +328,12 @@ fn check_paths(args: &Args) -> Result<(), Fault> {
         .iter()
         .filter(|path| !path.ends_with("manifest.json"));
     let inputs = inputs.map(|path| ("an input", path.as_path()));
+    let is_above =
+        |path: &&PathBuf| !path.join(DATASET_FILE).exists() && path.join(SUMMARY_FILE).exists();
+    if let Some(results) = args.options.known.iter().find(is_above) {
+        let what = "--known: a folder of results, expected that of a sample in it";
+        return Err(Fault::of_path(Exit::NoInput, results, what));
+    }
     let known = args.options.known.iter();
     let known = known.map(|path| ("--known", path.as_path()));
     let inputs: Vec<NamedPath> = inputs.chain(known).collect();
@@ -330,7 +344,7 @@ impl TryFrom<Args> for ShardConfig {
     type Error = Fault;
 
     fn try_from(args: Args) -> Result<Self, Fault> {
-        let records = &args.options.records;
+        let (records, long_args) = (&args.options.records, &args.options.long);
         let translation = translation(records)?;
         check_paths(&args)?;
         let stdin = args.inputs.iter().filter(|input| *input == Path::new("-"));
@@ -341,14 +355,14 @@ impl TryFrom<Args> for ShardConfig {
         }
         let least = translation.map_or(1, |_| LEAST_PEPTIDE);
         let min_residues = records.min_residues.unwrap_or(least);
-        let (long, max_residues) = (records.long_policy, records.max_residues);
-        if records.overlap.is_some() && long != LongPolicy::Window {
+        let (long, max_residues) = (long_args.long_policy, long_args.max_residues);
+        if long_args.overlap.is_some() && long != LongPolicy::Window {
             return Err(Fault::usage(
                 "--overlap is of windows: expected --long-policy window with it",
             ));
         }
         let overlap =
-            (long == LongPolicy::Window).then(|| records.overlap.unwrap_or(Policy::OVERLAP));
+            (long == LongPolicy::Window).then(|| long_args.overlap.unwrap_or(Policy::OVERLAP));
         if let Some(overlap) = overlap
             && overlap >= max_residues
         {

@@ -17,7 +17,7 @@ use plmkit_contract::{ModelName, Outputs, REJECTED_ROWS_HEADER, Scores, StoreDty
 use plmkit_engine::{Injection, Job, RunConfig, Windows, rejects_beside};
 use plmkit_esm2::{ComputeOptions, Device, Dtype, Isa, Kernels};
 use plmkit_hub::model_name;
-use plmkit_kit::{path_text, plural};
+use plmkit_kit::{Quoted, path_text, plural};
 use plmkit_store::{FileKind, Replaceable};
 use strum::VariantNames;
 
@@ -202,7 +202,7 @@ pub struct ComputationOptions {
     ///
     /// auto is the first GPU of compute capability 7.5 or newer, or the CPU if the driver is missing or shows no such GPU; a log line
     /// says which. A driver that does not work and a GPU without its CUDA libraries are errors (exit code 69); choose cpu to compute on
-    /// the CPU nevertheless. cuda is cuda:0. plmkit also takes all, all GPUs.
+    /// the CPU nevertheless. cuda is cuda:0.
     #[arg(
         long,
         value_name = "DEVICE",
@@ -327,6 +327,13 @@ impl Args {
         }
         let ModelName { name, revision } = model_name(&self.model);
         let name = options.model_name.clone().unwrap_or(name);
+        if name.contains(char::is_control) {
+            let what = "expected a name of the model without control characters; --model-name";
+            return Err(Fault::usage(format!(
+                "{what} gives another: {}",
+                Quoted(&name)
+            )));
+        }
         #[cfg_attr(not(feature = "testing"), expect(unused_mut))]
         let mut config = RunConfig {
             model_name: ModelName { name, revision },

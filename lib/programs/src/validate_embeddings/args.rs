@@ -11,7 +11,8 @@ use plmkit_cli::{
     lists_of,
 };
 use plmkit_dataset::{dataset_folder, own_files};
-use plmkit_kit::path_text;
+use plmkit_kit::{is_stream, path_text};
+use plmkit_store::AtomicFile;
 
 use super::dataset::dataset_files;
 use super::lists::without_lists;
@@ -338,14 +339,23 @@ impl Args {
         Ok(self)
     }
 
-    /// Checks that reports replace reports alone. The table for `MultiQC` is left out: plmkit names it.
+    /// Checks that reports can be made, and replace reports alone. The table for `MultiQC` is left out: plmkit names it.
     ///
     /// # Errors
-    /// One would replace another file.
+    /// One would replace another file, or cannot be created.
     pub fn check(&self) -> Result<(), Fault> {
         let is_report = |(option, _): &NamedPath| *option != "--mqc";
         let outputs = self.outputs().into_iter().filter(is_report);
-        ensure_reports(&outputs.collect::<Vec<_>>())
+        let outputs: Vec<NamedPath> = outputs.collect();
+        let reference = self.options.reference.iter();
+        let inputs: Vec<NamedPath> = reference.map(|path| ("--reference", &**path)).collect();
+        ensure_distinct(&inputs, &outputs)?;
+        ensure_reports(&outputs)?;
+        for (_, path) in outputs.iter().filter(|(_, path)| !is_stream(path)) {
+            // Nothing is computed for a folder that is missing.
+            drop(AtomicFile::create(path)?);
+        }
+        Ok(())
     }
 
     fn outputs(&self) -> Vec<NamedPath<'_>> {

@@ -162,6 +162,10 @@ fn positions_again(
         };
         each_row(&mut EmbeddingsReader::open(path)?, |_| Ok(()), add)?;
     }
+    if lines.len() == 1 {
+        // Of no protein, whose ids have no blanks: nothing is masked, and the other columns are computed.
+        lines.push(["no id".to_owned(), "1".to_owned()]);
+    }
     let mut table = csv::Writer::from_writer(Vec::new());
     let written = lines.iter().try_for_each(|line| table.write_record(line));
     written.map_err(Fault::internal)?;

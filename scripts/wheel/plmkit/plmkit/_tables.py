@@ -41,6 +41,8 @@ def embed(
     """
     import pyarrow.parquet  # noqa: F401  before anything is computed
 
+    if not isinstance(progress, bool):
+        raise PlmkitError(2, f"progress: expected True or False, found {progress!r}")
     if out is None:
         with tempfile.TemporaryDirectory(prefix="plmkit-") as temporary:
             return embed(sequences, model, out=temporary, progress=progress, **options)
