@@ -147,7 +147,7 @@ touch lost/{old,older}/shards/manifest.json
 check "samples that are not in the table" runs all.csv lost "$model"
 check "are told of" finds '^plmkit: samples of earlier runs, left as they are: old older$'
 rm -r lost/old*
-MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^plmkit: fasta-shard: lost/a/shards/manifest.json: .*max_shard_tokens was 30000 and is now 20000' all.csv lost "$model"
+MAX_SHARD_TOKENS=20000 check "another size of shards" refuses 73 '^plmkit: lost/a/shards/manifest.json: .*max_shard_tokens was 30000 and is now 20000' all.csv lost "$model"
 FASTA_SHARD='--long-policy window' check "other shards are refused" fails_with 73 all.csv lost "$model"
 check "with an option" finds '--force replaces it$'
 FASTA_SHARD='--long-policy window' check "which is taken" runs all.csv lost "$model" --force
@@ -209,8 +209,8 @@ for wrong in '65|expected the columns sample,fasta|name,fasta\na,-few.fasta.gz\n
 done
 check "no table" refuses 66 '^plmkit: none.csv: cannot open' none.csv refused "$model"
 printf 'sample,fasta\na b,x\nb,none\nmultiqc,x\nc,empty.fasta\nc,none.fasta\nc,none.fasta\n' >wrong.csv
-check "five errors" fails_with 65 wrong.csv refused ./none
-same "are all told, a line each" "6 plmkit: 5 errors, see above; nothing was changed" "$(wc -l <log) $(tail -n 1 log)"
+check "seven errors" fails_with 65 wrong.csv refused ./none
+same "are all told, a line each" "8 plmkit: 7 errors, see above; nothing was changed" "$(wc -l <log) $(tail -n 1 log)"
 check "and nothing is done" test ! -e refused
 GPU_EMBED='--frobnicate' check "an unknown option" refuses 2 "^plmkit: unexpected argument '--frobnicate' found" samples.csv refused "$model"
 mkdir bare other

@@ -9,7 +9,7 @@ use crate::variant;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Vectors")]
 pub struct ColumnArgs {
-    /// Poolings of residue vectors into one vector, a column each
+    /// Poolings of residue vectors into one vector, a column each; several are separated by commas
     #[arg(
         long,
         value_name = "POOL",
@@ -19,7 +19,7 @@ pub struct ColumnArgs {
     )]
     pool: Vec<Pooling>,
 
-    /// Layers to store: numbers from 0 (the token embedding) or from the end (-1 is the last), last or all
+    /// Layers to store: numbers from 0 (the token embedding) or from the end (-1 is the last), separated by commas; last, or all
     #[arg(long, value_name = "LAYERS", allow_hyphen_values = true, value_parser = clap::value_parser!(Layers), default_value = "last")]
     layers: Layers,
 

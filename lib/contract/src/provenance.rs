@@ -286,9 +286,11 @@ impl Provenance {
             let [old, new] = [self, other].map(|work| Quoted(&work.tool).to_string());
             return Some(("the program", old, new));
         }
-        let mut names = self.options.keys().chain(other.options.keys());
-        let name = names.find(|name| {
-            ![PACKING, KERNELS, SOURCE].contains(&name.as_str()) && self.option_differs(other, name)
+        // Another model has other columns, too.
+        let names = [&self.options, &other.options].map(BTreeMap::keys);
+        let names = names.into_iter().flatten().map(String::as_str);
+        let name = std::iter::once("model").chain(names).find(|name| {
+            ![PACKING, KERNELS, SOURCE].contains(name) && self.option_differs(other, name)
         })?;
         let [old, new] = [self, other].map(|work| {
             let value = work.options.get(name);

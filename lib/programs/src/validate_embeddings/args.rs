@@ -153,7 +153,7 @@ pub struct Options {
     #[arg(long, value_name = "SHARE", help_heading = "Expectations", value_parser = parse_share)]
     pub(crate) max_rejected: Option<f64>,
 
-    /// Switch off a check of values
+    /// Switch off a check of values; several are separated by commas
     #[arg(
         long,
         value_name = "CHECK",

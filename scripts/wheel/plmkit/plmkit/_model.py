@@ -25,7 +25,8 @@ from plmkit._tables import NO_OPTIONS, Sequences, fasta, listed
 # Options of fasta-shard and pack-batches; all others are of gpu-embed.
 CUT = "alphabet drop_blanks duplicate_ids genetic_code invalid long_policy max_residues min_residues orf_between overlap pir stops translate".split()
 PACK = ["description", "max_batch_tokens"]
-NOT_OF_MODELS = "batches checkpoint_dir dedup events force known max_shard_tokens out probe progress rejects sample serve shards".split()
+NOT_OF_MODELS = "allow_empty batches checkpoint_dir dedup events force html known max_rejected max_shard_tokens min_cosine out probe".split()
+NOT_OF_MODELS += "progress reference rejects report sample serve shards skip spot_check spot_check_seed verify".split()
 BUGS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGBUS, signal.SIGFPE)
 
 models: weakref.WeakSet[Model] = weakref.WeakSet()
