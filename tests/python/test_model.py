@@ -87,7 +87,7 @@ def test_rejected_records_are_named_and_truncated_ones_warned_of(model):
     with pytest.warns(UserWarning, match=r"1 rejected record has no row: 'b' \(empty\)"):
         embedded = model.embed({"a": "MK", "b": "", "c": "MKV"})
     assert (embedded.ids, embedded.rejected) == (["a", "c"], [("b", "empty")])
-    with pytest.warns(UserWarning, match="1 protein truncated to 1022 residues; long_policy="window" keeps every residue"):
+    with pytest.warns(UserWarning, match='1 protein truncated to 1022 residues; long_policy="window" keeps every residue'):
         assert model.embed(["MK" * 600])["truncated"].tolist() == [True]
     with make(invalid="reject", threads=1) as other, pytest.warns(UserWarning, match="invalid_residue"):
         assert other.embed(["MK1"]).rejected == [("0", "invalid_residue")]
@@ -150,7 +150,7 @@ def test_an_error_is_one_line_and_the_model_stays(model, sequences, code, words)
         (MODEL, {"no_option": 1}, 2, "unexpected argument '--no-option'"),
         (MODEL, {"out": "x"}, 2, "out: no option of a model"),
         (MODEL, {"device": "all"}, 2, "expected one device"),
-        (MODEL, {"gpu_embed": "--help"}, 2, "--help: expected options that decide rows"),
+        (MODEL, {"help": True}, 2, "--help: expected options that decide rows"),
     ],
 )
 def test_a_model_that_cannot_be_is_refused_when_it_is_made(path, options, code, words):
