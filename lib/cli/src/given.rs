@@ -152,7 +152,7 @@ mod tests {
         let parsed = Given::<ColumnArgs>::parse(given).expect("options");
         assert_eq!(parsed.words, expected);
         assert!(parsed.has("--residues") && !parsed.has("--logits"));
-        let line = "--pool max,mean '--layers=-1,0' --residues --scores wild-type";
+        let line = "--pool 'max,mean' '--layers=-1,0' --residues --scores wild-type";
         assert_eq!(parsed.line(), line);
         let again = Given::<ColumnArgs>::parse(&parsed.words).expect("the same");
         assert_eq!(again.words, expected);
