@@ -111,9 +111,7 @@ impl VariantsArgs {
     fn proteins(&self, folder: &Path, stop: &Stop) -> Result<Vec<Protein>, Fault> {
         let all = folder.join("all");
         let mut words = self.records.words.clone();
-        if !self.records.has("--max-residues") {
-            words.push("--max-residues=16777216".into());
-        }
+        words.push("--max-residues=16777216".into());
         let common = self.common.clone();
         let mut cut = fasta_shard::Args::new(all.clone(), Given::parse(&words)?, None, common);
         (cut.inputs, cut.shards) = (vec![self.fasta.clone()], Some(NonZero::<u32>::MIN));

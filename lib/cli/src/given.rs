@@ -7,6 +7,8 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, Command, Error, FromArgMatches, Id};
 use plmkit_kit::Fault;
 
+use crate::program::fault;
+
 /// Options of a program that another one takes, too, with the words of those that were given.
 #[derive(Clone, Debug)]
 pub struct Given<T> {
@@ -26,7 +28,7 @@ impl<T: Args> Given<T> {
         let command = Self::augment_args(Command::new("options").no_binary_name(true));
         let matches = command.try_get_matches_from(words);
         let parsed = matches.and_then(|matches| Self::from_arg_matches(&matches));
-        parsed.map_err(|error| Fault::usage(error.kind().to_string()))
+        parsed.map_err(|error| fault(&error))
     }
 
     /// Whether an option was given, such as `--pool`.

@@ -134,7 +134,7 @@ pub fn parse<P: Program>(words: &[String]) -> Result<P, Fault> {
 }
 
 /// The error of clap on one line.
-fn fault(error: &clap::Error) -> Fault {
+pub(crate) fn fault(error: &clap::Error) -> Fault {
     let what = without_usage(&explained(error));
     Fault::usage(format!("{what}; see --help"))
 }
