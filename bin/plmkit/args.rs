@@ -100,6 +100,13 @@ pub(crate) struct Args {
     pub(crate) common: Common,
 }
 
+impl Args {
+    /// Whether records are read and cut, and not shards of an earlier stage taken.
+    pub(crate) fn is_start(&self) -> bool {
+        !matches!(self.stage, Some(Stage::Embed | Stage::Finish))
+    }
+}
+
 /// A part of the run that a scheduler gives its own job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Stage {

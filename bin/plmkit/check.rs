@@ -32,9 +32,8 @@ impl Run {
     pub(crate) fn checked(args: Args, stop: &Stop) -> Result<(Self, Option<Session>), Fault> {
         let mut errors = Vec::new();
         let programs = Programs::new(&args);
-        let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
         let records = &args.fasta_shard.records;
-        let look = is_start.then_some(Look {
+        let look = args.is_start().then_some(Look {
             limits: Limits::of(
                 records.translate.is_some(),
                 records.drop_blanks,
@@ -235,11 +234,10 @@ fn check_options(programs: &Programs, args: &Args, samples: &[Sample], errors: &
     let mut cut = programs.shard_args(&args.out, sample.map_or("sample", |sample| &sample.name));
     cut.inputs = vec!["-".into()];
     // A later stage goes on with the shards of the first.
-    let is_start = !matches!(args.stage, Some(Stage::Embed | Stage::Finish));
-    cut.force = args.force && is_start;
+    cut.force = args.force && args.is_start();
     let at_start = |fault: Fault| {
         let hint = ["--force replaces it", "--stage prepare --force replaces it"];
-        fault.reworded(|message| message.replace(hint[0], hint[usize::from(!is_start)]))
+        fault.reworded(|message| message.replace(hint[0], hint[usize::from(!args.is_start())]))
     };
     unless_wrong(fasta_shard::check(&cut).map_err(at_start), errors);
     let told = errors.len();

@@ -1,6 +1,6 @@
 //! The command line: a run, or a command beside it.
 
-use clap::{Arg, Parser, Subcommand};
+use clap::{Arg, Command, Parser, Subcommand};
 use plmkit_cli::{Common, Program};
 
 use crate::args::Args;
@@ -13,7 +13,8 @@ use crate::variants::VariantsArgs;
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    disable_help_subcommand = true
+    disable_help_subcommand = true,
+    mut_subcommands(without_generate)
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
@@ -40,7 +41,6 @@ pub(crate) enum Other {
     /// Fetch a model of the Hugging Face Hub into its local cache, and print the folder
     ///
     /// Verifies all files, and uses no network if they are there. See --download of gpu-embed.
-    #[command(mut_args(without_runs))]
     Fetch {
         /// Id of the Hugging Face Hub: ORGANISATION/NAME or ORGANISATION/NAME@REVISION
         #[arg(value_name = "MODEL")]
@@ -54,8 +54,13 @@ pub(crate) enum Other {
     Report(ReportArgs),
 }
 
+/// Hides an option of the whole command line.
+fn without_generate(command: Command) -> Command {
+    command.mut_arg("generate", |generate| generate.hide(true))
+}
+
 /// Options of a run that no other command needs.
-const OF_RUNS: &str = "allow_empty checkpoint_dir checkpoint_interval download force generate html max_batch_tokens max_rejected \
+const OF_RUNS: &str = "allow_empty checkpoint_dir checkpoint_interval download force html max_batch_tokens max_rejected \
                        min_cosine model_name prefetch progress reference sample seed skip stage task verify";
 
 /// Hides an option that a run needs and no other command.

@@ -30,7 +30,6 @@ const SHOWN: usize = 24;
 ///
 /// plmkit makes it at the end of a run; workflows, and people who removed it, by this. The samples are those of summary.tsv.
 #[derive(Debug, clap::Args)]
-#[command(mut_arg("generate", |generate| generate.hide(true)))]
 pub(crate) struct ReportArgs {
     /// Folder of results, with the summary.tsv of its last run
     #[arg(value_name = "RESULTS", value_parser = file())]

@@ -19,7 +19,7 @@ use crate::plan::Sample;
 use crate::programs::Programs;
 
 /// The parameters of a run, by the names of all workflows.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Params {
     pub(crate) samples: String,
     pub(crate) outdir: String,

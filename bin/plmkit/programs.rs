@@ -12,7 +12,6 @@ use crate::args::{Args, Stage};
 use crate::layout::digests_file;
 
 /// The command lines of the four programs that have options. The files of a step are named later.
-#[derive(Clone)]
 pub(crate) struct Programs {
     pub(crate) fasta_shard: fasta_shard::Args,
     pub(crate) pack_batches: pack_batches::Args,

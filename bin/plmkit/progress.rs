@@ -44,7 +44,7 @@ impl RunBar {
             ("reading", "rows", rows),
         ];
         let quiet = run.args.common.quiet || tokens + rows == 0;
-        let mode = run.programs.gpu_embed.options.computation.progress;
+        let mode = run.args.gpu_embed.computation.progress;
         let mut display = ProgressDisplay::of_stages(mode, quiet, &stages).resumed_at(done);
         let info = session.engine().info();
         if info.device_kind() == "cpu" && info.dtype == Dtype::F32 {

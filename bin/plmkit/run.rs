@@ -43,11 +43,6 @@ impl Run {
         write_versions(&args.out, &args.model, &self.stop)
     }
 
-    /// Whether embeddings of other work are replaced.
-    pub(crate) fn force(&self) -> bool {
-        self.args.force
-    }
-
     /// Whether no stop was requested.
     pub(crate) fn check_stop(&self) -> Result<(), Fault> {
         if self.stop.requested() {

@@ -127,7 +127,7 @@ impl<'r> SampleFolder<'r> {
 
     /// The folder of checkpoints, if it is not that of the embeddings. They have the names of shards.
     pub(crate) fn checkpoint_dir(&self) -> Option<PathBuf> {
-        let dir = self.run.programs.gpu_embed.options.checkpoint_dir.as_ref();
+        let dir = self.run.args.gpu_embed.checkpoint_dir.as_ref();
         dir.map(|dir| dir.join(&self.sample.name))
     }
 
@@ -149,7 +149,7 @@ impl<'r> SampleFolder<'r> {
         let saved = format!(".{}.parquet.plmkit-run", shard_name(shard));
         let folder = self.checkpoint_dir();
         let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
-        !self.run.force()
+        !self.run.args.force
             && path.exists()
             && !folder.join(saved).exists()
             && provenance(&path).is_none_or(|found| {

@@ -89,8 +89,7 @@ pub(crate) fn hide_if_of_records(option: Arg) -> Arg {
         option.get_help_heading(),
         Some("Translation" | "Long proteins" | "Records")
     );
-    let is_general = option.get_id() == "generate";
-    option.hide_short_help(is_of_records).hide(is_general)
+    option.hide_short_help(is_of_records)
 }
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
@@ -172,19 +171,21 @@ impl SearchArgs {
             return Err(Fault::new(Exit::NoInput, what + fetch));
         };
         let dtype = option("dtype", "f32");
-        words.push(format!("--dtype={dtype}"));
-        let options = Given::<gpu_embed::Options>::parse(&words)?;
-        let path = Path::new(&model).to_owned();
-        let mut args = gpu_embed::Args::new(path, options, self.common.clone());
+        let in_type = |dtype: &str| -> Result<Given<gpu_embed::Options>, Fault> {
+            let dtype = format!("--dtype={dtype}");
+            let mut options: Given<gpu_embed::Options> =
+                Given::parse(words.iter().chain([&dtype]))?;
+            options.computation.progress = self.hits.progress;
+            Ok(options)
+        };
+        let (path, common) = (Path::new(&model).to_owned(), self.common.clone());
+        let mut args = gpu_embed::Args::new(path, in_type(dtype)?, common);
         args.download = self.download;
-        args.options.computation.progress = self.hits.progress;
         let mut opened = model::open(&args, true, stop);
         if opened.as_ref().is_err_and(|it| it.exit() == Exit::Usage) && dtype != "f32" {
             let what = "which this device does not compute: the queries are computed in f32";
             tracing::warn!("{results}: made in {dtype}, {what}");
-            words.pop();
-            words.push("--dtype=f32".to_owned());
-            args.options = Given::parse(&words)?;
+            args.options = in_type("f32")?;
             opened = model::open(&args, true, stop);
         }
         let told = |it: Fault| {

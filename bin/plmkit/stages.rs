@@ -140,7 +140,7 @@ impl Run {
     fn cut(&self, session: &Session, failures: &mut Failures) -> Result<Vec<&Sample>, Fault> {
         let (mut cut, mut ended, mut refused) = (Vec::new(), BTreeMap::new(), Vec::new());
         let (mode, quiet) = (
-            self.programs.gpu_embed.options.computation.progress,
+            self.args.gpu_embed.computation.progress,
             self.args.common.quiet,
         );
         let _shown = ProgressDisplay::of_stages(mode, quiet, &[("cutting", "", 0)]);
@@ -153,10 +153,10 @@ impl Run {
                 self.check_stop()?;
                 let result = folder.cut();
                 let is_refused = match exit_code(&result) {
-                    Exit::CannotCreate => !self.force(),
+                    Exit::CannotCreate => !self.args.force,
                     // The rest of an input that can be read once, or an input that was to replace what is there.
                     Exit::Data => {
-                        folder.reads_a_stream() || self.force() && self.samples.len() == 1
+                        folder.reads_a_stream() || self.args.force && self.samples.len() == 1
                     }
                     _ => false,
                 };
@@ -197,7 +197,7 @@ impl Run {
     /// Refuses positions of an id that no shard has, or that is short for several. gpu-embed sees a shard at a time, and takes an id
     /// that it lacks for one of another shard.
     fn check_positions(&self, samples: &[&Sample]) -> Result<(), Fault> {
-        let Some(path) = &self.programs.gpu_embed.options.scores_positions else {
+        let Some(path) = &self.args.gpu_embed.scores_positions else {
             return Ok(());
         };
         let lines = read_id_values(path, "position")?;
@@ -259,7 +259,7 @@ impl Run {
         if let Some(fault) = &self.unavailable {
             return Err(fault.clone());
         }
-        if self.force() {
+        if self.args.force {
             return Ok(());
         }
         let mixed = embeddings(&self.args.out).find_map(|path| {
