@@ -15,11 +15,11 @@ use plmkit_sequence::{Limits, LongPolicy};
 use plmkit_store::{FileKind, files_in, open_input, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
-use crate::fasta::{Look, head};
+use crate::fasta::head;
 use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
-use crate::params::{Existing, Params, embeddings, provenance, samples_with_embeddings};
+use crate::params::{Params, embeddings, provenance, replaces_embeddings, samples_with_embeddings};
 use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::Run;
@@ -33,15 +33,10 @@ impl Run {
         let mut errors = Vec::new();
         let programs = Programs::new(&args);
         let records = &args.fasta_shard.records;
-        let look = args.is_start().then_some(Look {
-            limits: Limits::of(
-                records.translate.is_some(),
-                records.drop_blanks,
-                records.pir,
-            ),
-            allow_empty: args.allow_empty,
-        });
-        let samples = samples(&args.inputs, look, stop, &mut errors);
+        let is_nucleic = records.translate.is_some();
+        let limits = Limits::of(is_nucleic, records.drop_blanks, records.pir);
+        let limits = args.is_start().then_some(limits);
+        let samples = samples(&args.inputs, limits, args.allow_empty, stop, &mut errors);
         let reference = args.validate_embeddings.reference.as_ref();
         let opened = reference.map(|path| open_input(path));
         errors.extend(opened.and_then(Result::err).map(Fault::from));
@@ -83,10 +78,10 @@ impl Run {
         let finished = finished
             .map(|parameters| finished::finished(parameters, out, &samples, &programs))
             .unwrap_or_default();
-        let existing = session.as_ref().and_then(|session| {
+        let replaces = session.as_ref().and_then(|session| {
             unless_wrong(check_known(&programs, session.as_ref()), &mut errors);
             unless_wrong(check_type(&args, &programs, session.as_ref()), &mut errors);
-            let existing = Existing::look_at(
+            let replaces = replaces_embeddings(
                 out,
                 &programs,
                 session.as_ref(),
@@ -95,18 +90,20 @@ impl Run {
                 args.stage,
                 force,
             );
-            unless_wrong(existing, &mut errors)
+            unless_wrong(replaces, &mut errors)
         });
-        if existing == Some(Existing::Replaced) {
+        if replaces == Some(true) {
             refuse_other_samples(&args, &samples, &mut errors);
         }
-        let (Some(session), Some(existing), true) = (session, existing, errors.is_empty()) else {
+        let (Some(session), Some(replaces_embeddings), true) =
+            (session, replaces, errors.is_empty())
+        else {
             return Err(report(errors));
         };
         let run = Self {
             args,
             programs,
-            existing,
+            replaces_embeddings,
             parameters: parameters.unwrap_or_default(),
             finished,
             samples,
@@ -303,7 +300,7 @@ fn check_type(args: &Args, programs: &Programs, session: Option<&Session>) -> Re
     Ok(check_widths(Path::new(&args.model), config, dtype)?)
 }
 
-/// Refuses known datasets of another model.
+/// Refuses known datasets of another model, or whose vectors were made otherwise.
 fn check_known(programs: &Programs, session: Option<&Session>) -> Result<(), Fault> {
     let Some(session) = session else {
         return Ok(());
@@ -315,8 +312,17 @@ fn check_known(programs: &Programs, session: Option<&Session>) -> Result<(), Fau
         let Ok(found) = read_sealed::<ListedDataset>(&file) else {
             continue;
         };
-        if let Some(other) = found.model_digest.filter(|found| found != own) {
-            let what = format!("--known: expected embeddings of this model, {own}, found {other}");
+        let Some(model) = &found.model_digest else {
+            continue;
+        };
+        let what = if model == own {
+            let difference = session.engine().known_difference(&found.work());
+            difference.map(|what| format!("--known: its embeddings were made otherwise: {what}"))
+        } else {
+            let what = "expected embeddings of this model";
+            Some(format!("--known: {what}, {own}, found {model}"))
+        };
+        if let Some(what) = what {
             return Err(Fault::of_path(Exit::Data, &file, what));
         }
     }

@@ -61,7 +61,7 @@ fn without_generate(command: Command) -> Command {
 
 /// Options of a run that no other command needs.
 const OF_RUNS: &str = "allow_empty checkpoint_dir checkpoint_interval download force html max_batch_tokens max_rejected \
-                       min_cosine model_name prefetch progress reference sample seed skip stage task verify";
+                       min_cosine model_name prefetch progress reference skip spot_check spot_check_seed stage task verify";
 
 /// Hides an option that a run needs and no other command.
 fn without_runs(option: Arg) -> Arg {
@@ -95,5 +95,25 @@ impl Program for CommandLine {
             (None, Some(args)) => &args.common,
             (None, None) => unreachable!("a run has inputs"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn what_is_hidden_is_an_option() {
+        let command = CommandLine::command();
+        let known: Vec<&str> = command
+            .get_arguments()
+            .map(|arg| arg.get_id().as_str())
+            .collect();
+        let unknown = OF_RUNS
+            .split_whitespace()
+            .filter(|name| !known.contains(name));
+        assert_eq!(unknown.collect::<Vec<_>>(), [""; 0]);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_contract::Manifest;
+use plmkit_engine::Windows;
 use plmkit_esm2::{CPU_DTYPES, Device, Dtype, Isa, cpu_rate, set_threads};
 use plmkit_estimate::{Lengths, Rates, shares_of_peaks};
 use plmkit_hub::{Settings, resolve};
@@ -87,7 +88,7 @@ fn asked(args: &gpu_embed::Args, shards: Vec<PathBuf>, stop: &Stop) -> EstimateA
 /// Tells what a run of this command line would cost on this machine, and writes no results.
 pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut errors = Vec::new();
-    let samples = samples(&args.inputs, None, stop, &mut errors);
+    let samples = samples(&args.inputs, None, false, stop, &mut errors);
     if !errors.is_empty() {
         return Err(check::report(errors));
     }
@@ -105,14 +106,17 @@ pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     for sample in &samples {
         let mut cut = programs.shard_args(&args.out, &sample.name);
         cut.inputs.clone_from(&sample.fasta);
-        let mut shards = BTreeMap::<_, Lengths>::new();
-        read_lengths(
-            &ShardConfig::try_from(cut)?,
-            stop,
-            |shard, ordinal, [of, residues]| {
-                shards.entry(shard).or_default().add(ordinal, of, residues);
-            },
-        )?;
+        let (mut shards, mut row) = (BTreeMap::<_, Lengths>::new(), 0);
+        let cut = ShardConfig::try_from(cut)?;
+        read_lengths(&cut, stop, |shard, ordinal, [of, residues]| {
+            let (protein, length) = match args.gpu_embed.windows {
+                Windows::Stitch => (ordinal, of),
+                Windows::Separate => (row, residues),
+            };
+            row += 1;
+            let lengths = shards.entry(shard).or_default();
+            lengths.add(protein, length, residues);
+        })?;
         asked.uncut.push(shards.into_values().collect());
     }
     let mut rates = Rates::new();

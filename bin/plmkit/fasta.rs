@@ -8,15 +8,6 @@ use plmkit_kit::is_stream;
 use plmkit_sequence::{FastaReader, Limits, ShardError};
 use plmkit_store::open_input;
 
-/// How FASTA is looked at.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
-    /// What an input may have.
-    pub(crate) limits: Limits,
-    /// Whether an input may be without a record.
-    pub(crate) allow_empty: bool,
-}
-
 /// Extensions that are no part of a sample's name.
 const EXTENSIONS: [&str; 12] = [
     "gz", "bgz", "zst", "fasta", "fas", "fa", "faa", "fna", "ffn", "pep", "prot", "txt",
@@ -30,11 +21,8 @@ pub(crate) fn head(path: &Path) -> Vec<u8> {
 }
 
 /// Whether a file has records of FASTA, of which it reads the first as fasta-shard does. A pipe is left to fasta-shard.
-pub(crate) fn has_records(path: &Path, look: Look, stop: &Stop) -> Result<bool, ShardError> {
-    Ok(is_stream(path)
-        || FastaReader::open(path, look.limits, stop)?
-            .read()?
-            .is_some())
+pub(crate) fn has_records(path: &Path, limits: Limits, stop: &Stop) -> Result<bool, ShardError> {
+    Ok(is_stream(path) || FastaReader::open(path, limits, stop)?.read()?.is_some())
 }
 
 /// Returns the name of the sample in a file: the name of the file without extensions, with `_` for what a sample's name cannot have.

@@ -7,6 +7,7 @@ mod computer;
 mod estimate;
 mod fasta;
 mod finished;
+mod judged_sample;
 mod layout;
 mod model;
 mod page;

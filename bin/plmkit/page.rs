@@ -17,8 +17,7 @@ use plmkit_programs::validate_embeddings::{Report, add_checks, add_failures, add
 use plmkit_store::{StoreError, write_report};
 use plmkit_telemetry::report::add_to;
 
-use samples::PageSample;
-
+use crate::judged_sample::JudgedSample;
 use crate::layout::PAGE;
 
 /// The most points of the map: more make the page large, and hide each other.
@@ -93,7 +92,7 @@ pub(crate) fn write_page(out: &Path, place: &Path, stop: &Stop) -> Result<(), Fa
 }
 
 /// What the samples are, together, and what could not be read.
-fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
+fn add_head(page: &mut Page, samples: &[JudgedSample], problems: &[String]) {
     let count = |verdict| {
         let samples = samples.iter();
         samples
@@ -108,7 +107,7 @@ fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
         (passed, empty) if passed + empty == samples.len() => (Tone::Fair, "some are empty"),
         _ => (Tone::Bad, "look at the samples"),
     };
-    let sum = |of: fn(&PageSample) -> u64| samples.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&JudgedSample) -> u64| samples.iter().map(of).sum::<u64>();
     let is_unchecked = |report: &&Report| {
         let check = report.verdict.check("spot-check");
         report.verdict.rows > 0 && check.outcome == CheckOutcome::Skipped
@@ -133,8 +132,8 @@ fn add_head(page: &mut Page, samples: &[PageSample], problems: &[String]) {
 }
 
 /// What the validation of each sample found, as far as there is room.
-fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
-    let failed = |sample: &&PageSample| sample.verdict() == Some(SampleVerdict::Fail);
+fn add_verdicts(page: &mut Page, samples: &[JudgedSample]) {
+    let failed = |sample: &&JudgedSample| sample.verdict() == Some(SampleVerdict::Fail);
     for sample in samples.iter().filter(failed).take(SHOWN) {
         if let Some(report) = &sample.report {
             page.heading(&format!("{}: the validation failed", sample.line.name));
@@ -142,7 +141,7 @@ fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
         }
     }
     if let [
-        PageSample {
+        JudgedSample {
             report: Some(report),
             ..
         },
@@ -156,7 +155,7 @@ fn add_verdicts(page: &mut Page, samples: &[PageSample]) {
     }
 }
 
-fn add_lengths(page: &mut Page, samples: &[PageSample]) {
+fn add_lengths(page: &mut Page, samples: &[JudgedSample]) {
     let mut lengths = BTreeMap::<u32, u64>::new();
     let reports = || samples.iter().filter_map(|sample| sample.report.as_ref());
     for (bin, count) in reports().flat_map(|report| &report.verdict.lengths) {
@@ -188,11 +187,11 @@ fn add_lengths(page: &mut Page, samples: &[PageSample]) {
 /// The datasets of samples that have some, with their names. Adds what cannot be read to `problems`.
 fn open_datasets<'s>(
     out: &Path,
-    samples: &'s [PageSample],
+    samples: &'s [JudgedSample],
     problems: &mut Vec<String>,
     stop: &Stop,
 ) -> Vec<(&'s SummaryLine, Dataset)> {
-    let has_rows = |sample: &&PageSample| sample.line.rows > 0 && sample.report.is_some();
+    let has_rows = |sample: &&JudgedSample| sample.line.rows > 0 && sample.report.is_some();
     let opened = samples.iter().filter(has_rows).filter_map(|sample| {
         let opened = Dataset::open(&out.join(&sample.line.name), |_| Ok(()), stop);
         let dataset = opened.map_err(|error| problems.push(error.to_string()));
@@ -206,7 +205,7 @@ fn add_map(
     page: &mut Page,
     map: Option<&VectorMap>,
     names: &[&SummaryLine],
-    samples: &[PageSample],
+    samples: &[JudgedSample],
 ) {
     let rows: u64 = samples.iter().map(|sample| sample.line.rows).sum();
     let Some(map) = map else {

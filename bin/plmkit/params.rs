@@ -40,79 +40,66 @@ pub(crate) struct Params {
     pub(crate) allow_empty: bool,
 }
 
-/// What is in the folder, seen from a run that goes on in it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Existing {
-    /// The embeddings are what this run would make, or there are none.
-    Same,
-    /// They are of other settings, and to be made again.
-    Replaced,
-}
-
-impl Existing {
-    /// Compares what is in the folder with what this run would make.
-    ///
-    /// How records are cut is in the manifest of each sample, which fasta-shard compares.
-    pub(crate) fn look_at(
-        out: &Path,
-        programs: &Programs,
-        session: Option<&Session>,
-        samples: &[Sample],
-        finished: &BTreeSet<String>,
-        stage: Option<Stage>,
-        force: bool,
-    ) -> Result<Self, Fault> {
-        let refused = |what: String| Err(Fault::of_path(Exit::CannotCreate, out, what));
-        if matches!(stage, Some(Stage::Embed | Stage::Finish)) {
-            let Some(earlier) = Params::read(out) else {
-                let what = "no run began here: expected a folder of --stage prepare";
-                return Err(Fault::of_path(Exit::NoInput, out, what));
-            };
-            return match earlier.difference(programs, session) {
-                None => Ok(Self::Same),
-                Some(other) => refused(format!(
-                    "was prepared with {other}; expected the same, or --stage prepare again, with --force if shards are embedded"
-                )),
-            };
+/// Compares the embeddings in the folder with what this run would make. Returns whether they are of other settings, and to be made
+/// again. How records are cut is in the manifest of each sample, which fasta-shard compares.
+pub(crate) fn replaces_embeddings(
+    out: &Path,
+    programs: &Programs,
+    session: Option<&Session>,
+    samples: &[Sample],
+    finished: &BTreeSet<String>,
+    stage: Option<Stage>,
+    force: bool,
+) -> Result<bool, Fault> {
+    let refused = |what: String| Err(Fault::of_path(Exit::CannotCreate, out, what));
+    if matches!(stage, Some(Stage::Embed | Stage::Finish)) {
+        let Some(earlier) = Params::read(out) else {
+            let what = "no run began here: expected a folder of --stage prepare";
+            return Err(Fault::of_path(Exit::NoInput, out, what));
+        };
+        return match earlier.difference(programs, session) {
+            None => Ok(false),
+            Some(other) => refused(format!(
+                "was prepared with {other}; expected the same, or --stage prepare again, with --force if shards are embedded"
+            )),
+        };
+    }
+    let (mut other, mut of_others) = (None, None);
+    let (mut has_kept, mut kept) = (false, None);
+    for path in embeddings(out) {
+        let Some(session) = session else { break };
+        let is_asked = samples
+            .iter()
+            .any(|sample| path.starts_with(out.join(&sample.name)));
+        let mut finished = finished.iter();
+        if kept.is_some() && finished.any(|name| path.starts_with(out.join(name))) {
+            continue;
         }
-        let (mut other, mut of_others) = (None, None);
-        let (mut has_kept, mut kept) = (false, None);
-        for path in embeddings(out) {
-            let Some(session) = session else { break };
-            let is_asked = samples
-                .iter()
-                .any(|sample| path.starts_with(out.join(&sample.name)));
-            let mut finished = finished.iter();
-            if kept.is_some() && finished.any(|name| path.starts_with(out.join(name))) {
-                continue;
-            }
-            // What cannot be read, the validation tells.
-            let Some(found) = provenance(&path) else {
+        // What cannot be read, the validation tells.
+        let Some(found) = provenance(&path) else {
+            has_kept = true;
+            continue;
+        };
+        let mixed = || kept.as_ref().and_then(|kept| mixed_with(&found, kept));
+        let differs = difference(&found, programs, session);
+        match differs.or_else(|| mixed().filter(|_| is_asked)) {
+            Some(_) if force => return Ok(true),
+            Some(difference) if is_asked => other = other.or(Some(difference)),
+            Some(difference) => of_others = of_others.or(Some(difference)),
+            None => {
                 has_kept = true;
-                continue;
-            };
-            let mixed = || kept.as_ref().and_then(|kept| mixed_with(&found, kept));
-            let differs = difference(&found, programs, session);
-            match differs.or_else(|| mixed().filter(|_| is_asked)) {
-                Some(_) if force => return Ok(Self::Replaced),
-                Some(difference) if is_asked => other = other.or(Some(difference)),
-                Some(difference) => of_others = of_others.or(Some(difference)),
-                None => {
-                    has_kept = true;
-                    kept = kept.or(Some(found));
-                }
+                kept = kept.or(Some(found));
             }
         }
-        // Beside embeddings of this run, those of another sample are told at the end.
-        let other = other.or(of_others.filter(|_| !has_kept));
-        other.map_or(Ok(Self::Same), |difference| {
+    }
+    // Beside embeddings of this run, those of another sample are told at the end.
+    let other = other.or(of_others.filter(|_| !has_kept));
+    other.map_or(Ok(false), |difference| {
             refused(format!(
                 "has embeddings of other settings ({difference}); expected another folder, or --force, which replaces them"
             ))
         })
-    }
 }
-
 /// How two embeddings files were computed differently, where neither device nor type is given.
 fn mixed_with(found: &Provenance, kept: &Provenance) -> Option<String> {
     let [was, is] = [kept, found].map(made_on);

@@ -6,10 +6,10 @@ use std::slice;
 
 use plmkit_cli::{Exit, Fault, Stop};
 use plmkit_kit::path_text;
-use plmkit_sequence::ShardError;
+use plmkit_sequence::{Limits, ShardError};
 use plmkit_store::read_input;
 
-use crate::fasta::{self, Look};
+use crate::fasta;
 use crate::table::{TableRow, check_name, is_table, read_table};
 
 /// A sample and its FASTA files, in the order in which they are read.
@@ -19,18 +19,19 @@ pub(crate) struct Sample {
     pub(crate) fasta: Vec<PathBuf>,
 }
 
-/// Finds the samples of the command line, and looks at the first records of each FASTA if `look` says how. All that is wrong is in
-/// `errors`, a fault for each. A FASTA without a record is wrong if all are.
+/// Finds the samples of the command line, and looks at the first records of each FASTA if `limits` are given. All that is wrong is in
+/// `errors`, a fault for each. A FASTA without a record is wrong if all are, unless `allow_empty`.
 pub(crate) fn samples(
     inputs: &[PathBuf],
-    look: Option<Look>,
+    limits: Option<Limits>,
+    allow_empty: bool,
     stop: &Stop,
     errors: &mut Vec<Fault>,
 ) -> Vec<Sample> {
     let mut samples: Vec<Sample> = Vec::new();
     let (mut places, mut empty, mut has_records) = (BTreeMap::new(), Vec::new(), false);
     for row in rows(inputs, errors) {
-        match look.map(|look| fasta::has_records(&row.fasta, look, stop)) {
+        match limits.map(|limits| fasta::has_records(&row.fasta, limits, stop)) {
             Some(Ok(false)) => {
                 let nothing = ShardError::no_records(slice::from_ref(&row.fasta));
                 empty.push(row.name(nothing.into()));
@@ -47,7 +48,7 @@ pub(crate) fn samples(
         });
         samples[place].fasta.push(row.fasta);
     }
-    if look.is_some_and(|look| look.allow_empty) {
+    if allow_empty {
         return samples;
     }
     if has_records {
@@ -125,21 +126,18 @@ fn named_by_files(inputs: &[PathBuf], errors: &mut Vec<Fault>) -> Vec<TableRow> 
 mod tests {
     use std::fs;
 
-    use plmkit_sequence::Limits;
-
     use super::*;
-
-    fn look() -> Look {
-        Look {
-            limits: Limits::default(),
-            allow_empty: false,
-        }
-    }
 
     fn found(inputs: &[&Path]) -> (Vec<Sample>, Vec<(Exit, String)>) {
         let inputs: Vec<PathBuf> = inputs.iter().map(|&path| path.to_owned()).collect();
         let mut errors = Vec::new();
-        let samples = samples(&inputs, Some(look()), &Stop::default(), &mut errors);
+        let samples = samples(
+            &inputs,
+            Some(Limits::default()),
+            false,
+            &Stop::default(),
+            &mut errors,
+        );
         let errors = errors.into_iter();
         let errors = errors.map(|fault| (fault.exit(), fault.message().to_owned()));
         (samples, errors.collect())

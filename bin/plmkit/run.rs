@@ -10,7 +10,7 @@ use plmkit_store::{StoreError, write_json};
 use crate::args::Args;
 use crate::computer::Computer;
 use crate::layout::{BATCH_SIZE_FILE, params_file};
-use crate::params::{Existing, Params};
+use crate::params::Params;
 use crate::plan::Sample;
 use crate::programs::Programs;
 use crate::versions::write_versions;
@@ -19,7 +19,8 @@ use crate::versions::write_versions;
 pub(crate) struct Run {
     pub(crate) args: Args,
     pub(crate) programs: Programs,
-    pub(crate) existing: Existing,
+    /// Whether there are embeddings of other settings, to be made again.
+    pub(crate) replaces_embeddings: bool,
     /// The parameters, as one text.
     pub(crate) parameters: String,
     /// The samples with a verdict that holds, see [`Judged`](crate::finished::Judged).

@@ -19,7 +19,7 @@ use crate::args::{Args, Stage};
 use crate::check::report;
 use crate::computer::{self, Computer};
 use crate::model;
-use crate::params::{Existing, difference, embeddings, mixture, provenance};
+use crate::params::{difference, embeddings, mixture, provenance};
 use crate::plan::Sample;
 use crate::progress::{RunBar, locked};
 use crate::run::Run;
@@ -81,7 +81,7 @@ pub(crate) fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
         None => {
             let (mut children, mut is_measured) = (Vec::new(), false);
             // A device that does not work ends a first run here, before anything is cut.
-            if run.existing == Existing::Replaced || embeddings(&run.args.out).next().is_none() {
+            if run.replaces_embeddings || embeddings(&run.args.out).next().is_none() {
                 children = run.children(&session)?;
                 run.measure_batch_size(&mut Computer::all(&mut children, &mut session)[0])?;
                 is_measured = true;
@@ -172,7 +172,7 @@ impl Run {
             return Err(report(refused));
         }
         // A refused run leaves the parameters of embeddings that it was to replace.
-        if self.existing != Existing::Replaced {
+        if !self.replaces_embeddings {
             self.write_start(session)?;
         }
         for sample in &self.samples {
@@ -188,7 +188,7 @@ impl Run {
         if cut.len() == self.samples.len() {
             self.check_positions(&cut)?;
         }
-        if self.existing == Existing::Replaced && !cut.is_empty() {
+        if self.replaces_embeddings && !cut.is_empty() {
             self.write_start(session)?;
         }
         Ok(cut)

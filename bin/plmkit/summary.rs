@@ -5,12 +5,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use plmkit_cli::{Fault, Stop};
-use plmkit_contract::{DATASET_FILE, EmbeddingWork, ListedDataset, Manifest};
+use plmkit_contract::{DATASET_FILE, Manifest};
 use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, SummaryLine, summary_text};
 use plmkit_kit::{path_text, plural};
 use plmkit_store::{read_input, read_sealed, visible_in, write_report};
-use serde_json::Value;
 
+use crate::judged_sample::{JudgedSample, read_report};
 use crate::layout::{MANIFEST, PAGE};
 use crate::page::write_page;
 
@@ -19,16 +19,6 @@ pub(crate) struct Summary {
     outdir: PathBuf,
     allow_empty: bool,
     samples: Vec<JudgedSample>,
-}
-
-/// A sample, with what is told of it beside its line.
-#[derive(Clone, Debug, Default)]
-struct JudgedSample {
-    line: SummaryLine,
-    /// What was computed again.
-    spot_check: String,
-    /// What made its vectors, if it has some.
-    work: Option<EmbeddingWork>,
 }
 
 impl Summary {
@@ -54,7 +44,7 @@ impl Summary {
             judged.line.truncated = truncated.copied().unwrap_or_default();
         }
         if is_judged {
-            judged.read_verdict(&read_sealed(&folder.join(DATASET_FILE))?, self.allow_empty);
+            judged.judge(read_report(&folder)?, self.allow_empty);
         }
         self.samples.push(judged);
         Ok(())
@@ -127,7 +117,11 @@ impl Summary {
         let of = |verdict| self.lines().filter(|line| line.verdict == verdict).count();
         let (passed, all) = (of(SampleVerdict::Pass), self.samples.len());
         let line = match &self.samples[..] {
-            [only] => format!("{}; {}", only.line.verdict, only.spot_check),
+            [only] => {
+                let report = only.report.as_ref();
+                let spot_check = report.map(|report| &*report.verdict.check("spot-check").summary);
+                format!("{}; {}", only.line.verdict, spot_check.unwrap_or_default())
+            }
             _ => format!("{passed} of {all} samples passed"),
         };
         tracing::info!("verdict: {}", line.trim_end_matches("; "));
@@ -177,17 +171,17 @@ impl Summary {
         let folders = visible_in(&self.outdir).unwrap_or_default();
         let others = folders.into_iter().filter_map(|folder| {
             let sample = path_text(folder.file_name()?.as_ref());
-            let listed = read_sealed::<ListedDataset>(&folder.join(DATASET_FILE)).ok();
-            let is_combined = listed
+            let report = read_report(&folder).ok();
+            let combined = report
                 .as_ref()
-                .is_some_and(|listed| listed.combined.is_some());
-            let is_sample = listed.is_some() || folder.join(MANIFEST).exists();
-            if is_combined || !is_sample || of_this_run.contains(&*sample) {
+                .and_then(|report| report.listed.combined.as_ref());
+            let is_sample = report.is_some() || folder.join(MANIFEST).exists();
+            if combined.is_some() || !is_sample || of_this_run.contains(&*sample) {
                 return None;
             }
             let mut other = JudgedSample::new(sample);
-            if let Some(listed) = listed {
-                other.read_verdict(&listed, true);
+            if let Some(report) = report {
+                other.judge(report, true);
             }
             Some(other)
         });
@@ -197,9 +191,9 @@ impl Summary {
 
 /// Names the models, with a sample of each, if there are several.
 fn different_models(samples: &[&JudgedSample]) -> Option<String> {
-    let samples = samples.iter().rev().filter(|judged| judged.work.is_some());
-    let models = samples.map(|judged| (&judged.line.model_digest, &judged.line.name));
-    let models: BTreeMap<_, _> = models.collect();
+    let samples = samples.iter().rev();
+    let models = samples.map(|judged| (&*judged.line.model_digest, &judged.line.name));
+    let models: BTreeMap<_, _> = models.filter(|(digest, _)| !digest.is_empty()).collect();
     let names = models
         .iter()
         .map(|(digest, sample)| format!("{digest} ({sample})"));
@@ -213,50 +207,12 @@ fn different_models(samples: &[&JudgedSample]) -> Option<String> {
 fn different_work(samples: &[&JudgedSample]) -> Option<String> {
     let mut samples = samples
         .iter()
-        .filter_map(|judged| Some((&judged.line.name, judged.work.as_ref()?)));
+        .filter_map(|judged| Some((&judged.line.name, judged.work()?)));
     let (first, expected) = samples.next()?;
     samples.find_map(|(name, work)| {
-        let what = expected.difference(work)?;
+        let what = expected.difference(&work)?;
         Some(format!(
             "embedded in different ways, remove the wrong sample: {name}: {what}, as in {first}"
         ))
     })
-}
-
-impl JudgedSample {
-    /// A sample of which nothing is known.
-    fn new(name: String) -> Self {
-        let mut unknown = Self::default();
-        unknown.line.name = name;
-        unknown
-    }
-
-    fn read_verdict(&mut self, dataset: &ListedDataset, allow_empty: bool) {
-        let of = |name: &str| dataset.others.get(name);
-        let number = |name| of(name).and_then(Value::as_u64).unwrap_or_default();
-        let text = |name| of(name).and_then(Value::as_str).unwrap_or_default();
-        let reasons = of("rejected").and_then(Value::as_object);
-        let reasons = reasons.into_iter().flat_map(|reasons| reasons.values());
-        let line = &mut self.line;
-        line.rows = number("rows");
-        line.aliases = number("aliases");
-        line.known = number("known");
-        line.rejected = reasons.filter_map(Value::as_u64).sum();
-        text("model").clone_into(&mut line.model);
-        let checks = of("checks").and_then(Value::as_array).into_iter().flatten();
-        let mut checks = checks.filter(|check| check["name"] == "spot-check");
-        let summary = checks.find_map(|check| check["summary"].as_str());
-        summary.unwrap_or_default().clone_into(&mut self.spot_check);
-        line.model_digest = dataset.model_digest.clone().unwrap_or_default();
-        self.work = dataset.model_digest.as_ref().map(|_| dataset.work());
-        let is_empty = line.rows == 0 && line.known == 0;
-        line.verdict = match dataset.passed() {
-            passed if is_empty && (passed || !allow_empty) => SampleVerdict::Empty,
-            true => SampleVerdict::Pass,
-            false => SampleVerdict::Fail,
-        };
-        if line.rows == 0 {
-            line.truncated = 0;
-        }
-    }
 }

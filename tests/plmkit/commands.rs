@@ -96,6 +96,13 @@ fn an_estimate_has_the_lengths_of_the_shards_and_writes_nothing() {
                 .starts_with("this CPU in f32 (")
         );
     }
+    let windows = "a.fasta --long-policy window --max-residues 300 --windows separate";
+    let windows = format!("estimate --quiet --report - {windows}");
+    let windows = plmkit(folder, &windows).output().expect("plmkit");
+    let windows: Value = serde_json::from_slice(&windows.stdout).expect("JSON");
+    let rows = |name: &str| windows[name].as_u64().expect("a number");
+    assert!(rows("sequences") > 40);
+    assert_eq!(rows("proteins"), rows("sequences"), "a row for each window");
     let int8 = plmkit(folder, "estimate a.fasta --threads 2 --dtype int8").output();
     let int8 = String::from_utf8(int8.expect("plmkit").stdout).expect("UTF-8");
     for expected in [
@@ -111,6 +118,8 @@ fn an_estimate_is_refused_as_the_run_would_be() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     fs::write(folder.join("a.fasta"), ">a\nMK1\n").expect("write");
+    let contig = ">c\nATGGCTTGTGATGAATTTGGTCATATCAAAAGA\n";
+    fs::write(folder.join("contigs.fna"), contig).expect("write");
     for (arguments, code, what) in [
         (
             "estimate a.fasta",
@@ -118,6 +127,11 @@ fn an_estimate_is_refused_as_the_run_would_be() {
             "a.fasta: record 1 'a': expected residues, found '1'",
         ),
         ("estimate none.fasta", 66, "none.fasta: cannot open"),
+        (
+            "estimate contigs.fna",
+            65,
+            "contigs.fna: expected proteins, found nucleic acids",
+        ),
         (
             "estimate a.fasta --frobnicate",
             2,

@@ -495,7 +495,7 @@ fn damaged_embeddings_are_named_and_replaced_by_force() {
 }
 
 #[test]
-fn known_datasets_of_another_model_are_refused_before_the_start() {
+fn known_datasets_of_other_work_are_refused_before_the_start() {
     let folder = tempfile::tempdir().expect("temp folder");
     let folder = folder.path();
     proteins(folder, "a.fasta", 3);
@@ -506,6 +506,12 @@ fn known_datasets_of_another_model_are_refused_before_the_start() {
         plmkit(folder, known),
         65,
         "earlier/a/dataset.json: --known: expected embeddings of this model",
+    );
+    assert!(!folder.join("results").exists());
+    assert_fails(
+        with_model(folder, &other, &format!("{known} --pool max")),
+        65,
+        "earlier/a/dataset.json: --known: its embeddings were made otherwise: expected columns",
     );
     assert!(!folder.join("results").exists());
     run(&mut with_model(folder, &other, known));

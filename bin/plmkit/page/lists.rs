@@ -9,7 +9,7 @@ use plmkit_kit::path_text;
 use plmkit_page::{Cell, Column, Page};
 use plmkit_store::{files_in, read_rejects};
 
-use super::samples::PageSample;
+use crate::judged_sample::JudgedSample;
 
 /// How many are listed.
 const LISTED: usize = 100;
@@ -35,7 +35,7 @@ const LENGTH: Column<ListedRecord> = Column::new("residues", "", |record| record
 /// Adds the first records that were truncated, and those that were rejected, folded.
 pub(super) fn add(
     page: &mut Page,
-    samples: &[PageSample],
+    samples: &[JudgedSample],
     truncated: &[ListedRecord],
     rejected: &[ListedRecord],
 ) {
@@ -103,7 +103,7 @@ pub(super) fn find_truncated(
 /// `problems`.
 pub(super) fn find_rejected(
     out: &Path,
-    samples: &[PageSample],
+    samples: &[JudgedSample],
     problems: &mut Vec<String>,
 ) -> Vec<ListedRecord> {
     let mut records = Vec::new();

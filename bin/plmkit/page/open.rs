@@ -9,7 +9,7 @@ use plmkit_page::Page;
 use plmkit_programs::validate_embeddings::shown;
 use plmkit_store::read_sealed;
 
-use super::samples::PageSample;
+use crate::judged_sample::JudgedSample;
 use crate::params::samples_with_embeddings;
 
 /// Adds lines of code that open the embeddings at `place`, with their columns: that of the map, if there is one. `out` is where they are
@@ -18,7 +18,7 @@ pub(super) fn add(
     page: &mut Page,
     place: &Path,
     out: &Path,
-    samples: &[PageSample],
+    samples: &[JudgedSample],
     map: Option<&VectorMap>,
 ) {
     let with_rows = samples.iter().filter(|sample| sample.line.rows > 0);
@@ -39,7 +39,7 @@ pub(super) fn add(
         let listed = read_sealed::<ListedDataset>(&out.join(name).join(DATASET_FILE));
         listed.is_ok_and(|listed| listed.passed())
     };
-    let is_done = |sample: &PageSample| {
+    let is_done = |sample: &JudgedSample| {
         use SampleVerdict::{Empty, Pass};
         matches!(sample.verdict(), Some(Pass | Empty))
     };

@@ -5,21 +5,15 @@ use std::path::Path;
 use plmkit_check::CheckOutcome;
 use plmkit_cli::{Exit, Fault};
 use plmkit_contract::{DATASET_FILE, ListedDataset};
-use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, SummaryLine, read_summary};
+use plmkit_dataset::{SUMMARY_FILE, SampleVerdict, read_summary};
 use plmkit_page::{Cell, Column, Page, Tone};
 use plmkit_programs::validate_embeddings::Report;
 use plmkit_store::{is_absent, read_sealed};
 
 use super::SHOWN;
+use crate::judged_sample::JudgedSample;
 
-/// A sample: its line of the summary as it is now, and its verdict.
-pub(super) struct PageSample {
-    pub(super) line: SummaryLine,
-    /// None of a sample that is not validated.
-    pub(super) report: Option<Report>,
-}
-
-const COLUMNS: [Column<PageSample>; 10] = [
+const COLUMNS: [Column<JudgedSample>; 10] = [
     Column::new("sample", "", |sample| Cell::text(&sample.line.name)),
     Column::new("verdict", "", |sample| {
         let tone = match sample.verdict() {
@@ -52,7 +46,7 @@ const COLUMNS: [Column<PageSample>; 10] = [
     }),
 ];
 
-impl PageSample {
+impl JudgedSample {
     /// What was found of it; `None` if its report is lost or damaged.
     pub(super) fn verdict(&self) -> Option<SampleVerdict> {
         let verdict = Some(self.line.verdict);
@@ -87,14 +81,14 @@ impl PageSample {
 }
 
 /// Reads the samples of the last run in a folder of results, with their last verdicts. Adds what cannot be read to `problems`.
-pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSample>, Fault> {
+pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<JudgedSample>, Fault> {
     if is_absent(&out.join(SUMMARY_FILE)) {
         let what = "no run has ended here: expected a folder of results, with summary.tsv";
         return Err(Fault::of_path(Exit::NoInput, out, what));
     }
     let lines = read_summary(out)?.into_iter().map(|mut line| {
         if line.verdict == SampleVerdict::NotValidated {
-            return PageSample { line, report: None };
+            return JudgedSample { line, report: None };
         }
         let listed = read_sealed::<ListedDataset>(&out.join(&line.name).join(DATASET_FILE));
         let report = match listed {
@@ -113,13 +107,13 @@ pub(super) fn read(out: &Path, problems: &mut Vec<String>) -> Result<Vec<PageSam
                 (false, _) => SampleVerdict::Fail,
             };
         }
-        PageSample { line, report }
+        JudgedSample { line, report }
     });
     Ok(lines.collect())
 }
 
 /// Adds a table of the samples. Of many, those that need attention are not folded.
-pub(super) fn add_table(page: &mut Page, samples: &[PageSample]) {
+pub(super) fn add_table(page: &mut Page, samples: &[JudgedSample]) {
     let is_long = samples.len() > SHOWN;
     let to_look_at = samples
         .iter()

@@ -176,6 +176,11 @@ impl EmbeddingWork {
         serde_json::from_value(known.get("work")?.clone()).ok()
     }
 
+    /// Whether long proteins are cut into windows.
+    pub fn has_windows(&self) -> bool {
+        self.0.contains_key(crate::WINDOWS)
+    }
+
     /// Whether a dataset of this work has a row for each window of a long protein.
     pub fn has_separate_windows(&self) -> bool {
         self.0

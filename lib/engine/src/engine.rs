@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use plmkit_contract::{
-    Column, DESCRIPTION, EmbeddingLayout, KERNELS, Kind, LOGIT_TOKENS, PACKING, Provenance, SAMPLE,
-    SCORES, SCORES_POSITIONS, SOURCE, VOCABULARY, WINDOWS, Widths,
+    Column, DESCRIPTION, EmbeddingLayout, EmbeddingWork, KERNELS, Kind, LOGIT_TOKENS, PACKING,
+    Provenance, SAMPLE, SCORES, SCORES_POSITIONS, SOURCE, VOCABULARY, WINDOWS, Widths,
 };
 use plmkit_esm2::{Device, ModelInfo, set_threads};
 use plmkit_kit::{Fault, Stop};
@@ -88,6 +88,12 @@ impl Engine {
         let of_shard = [SAMPLE, DESCRIPTION, SOURCE];
         self.accept(&mut expected, found, &of_shard);
         found.dataset_difference(&expected)
+    }
+
+    /// Describes the first difference between the work of known embeddings, which is expected, and that of this engine.
+    pub fn known_difference(&self, known: &EmbeddingWork) -> Option<String> {
+        let windows = known.has_windows().then_some(self.config.windows);
+        known.difference(&EmbeddingWork::new(&self.provenance_for(windows).options))
     }
 
     /// What decides the content of an output, apart from its inputs.

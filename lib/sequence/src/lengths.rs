@@ -9,6 +9,7 @@ use crate::config::ShardConfig;
 use crate::error::{RecordError, ShardError};
 use crate::fasta::FastaReader;
 use crate::input::shown;
+use crate::nucleic_acids::{NucleicAcidCheck, is_nucleic};
 use crate::policy::Outcome;
 use crate::translate::Translator;
 
@@ -28,12 +29,23 @@ pub fn read_lengths(
     let (mut assigners, mut ordinal) = ([options.target; 2].map(Assigner::new), 0);
     for input in &config.inputs {
         let (mut reader, mut number) = (FastaReader::open(input, config.limits(), stop)?, 0);
+        let mut alphabet =
+            (!config.any_alphabet).then(|| NucleicAcidCheck::new(translator.is_some()));
         while let Some(mut records) = reader.read()? {
             StoreError::check(stop)?;
             for i in 0..records.len() {
                 number += 1;
-                let (has_id, sequence) = (!records.get(i).id.is_empty(), records.sequence_mut(i));
+                let record = records.get(i);
+                let has_id = !record.id.is_empty();
+                let judges = alphabet.as_ref().is_some_and(NucleicAcidCheck::is_open);
+                let is_nucleic = judges.then(|| is_nucleic(record.sequence)).flatten();
+                let sequence = records.sequence_mut(i);
                 let (length, outcome) = policy.prepare(translator.as_ref(), has_id, sequence);
+                if let Some(check) = &mut alphabet
+                    && check.add(is_nucleic, outcome.is_err())
+                {
+                    return Err(check.error(input));
+                }
                 let mut lengths = match outcome {
                     Err(unknown) => {
                         let id = Some(records.get(i).id);
@@ -56,6 +68,9 @@ pub fn read_lengths(
                     ordinal += 1;
                 }
             }
+        }
+        if let Some(check) = alphabet.filter(NucleicAcidCheck::is_unexpected) {
+            return Err(check.error(input));
         }
     }
     Ok(())

@@ -40,16 +40,17 @@ impl NucleicAcidCheck {
         self.records < RECORDS
     }
 
-    /// Adds the next record, given whether it [looks like](is_nucleic) nucleic acids. Returns true once the input is known to hold
-    /// what is not expected.
-    pub(crate) fn add(&mut self, is_nucleic: Option<bool>) -> bool {
-        if !self.is_open() {
-            return false;
+    /// Adds the next record, given whether it [looks like](is_nucleic) nucleic acids, and whether it is invalid. Returns true once the
+    /// input is known to hold what is not expected.
+    pub(crate) fn add(&mut self, is_nucleic: Option<bool>, is_invalid: bool) -> bool {
+        let was_open = self.is_open();
+        if was_open {
+            self.records += 1;
+            self.judged += u64::from(is_nucleic.is_some());
+            self.nucleic += u64::from(is_nucleic == Some(true));
         }
-        self.records += 1;
-        self.judged += u64::from(is_nucleic.is_some());
-        self.nucleic += u64::from(is_nucleic == Some(true));
-        self.records == RECORDS && self.is_unexpected()
+        // A character that is invalid may be of the other alphabet, as all others.
+        (is_invalid || was_open && !self.is_open()) && self.is_unexpected()
     }
 
     /// Whether most of the counted records are nucleic acids and should be proteins, or the other way round.
@@ -113,7 +114,10 @@ mod tests {
         let unexpected = [false, true].map(|expected| {
             let mut check = NucleicAcidCheck::new(expected);
             for sequence in sequences {
-                assert!(!check.add(is_nucleic(sequence.as_bytes())), "too early");
+                assert!(
+                    !check.add(is_nucleic(sequence.as_bytes()), false),
+                    "too early"
+                );
             }
             check.is_unexpected()
         });
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn a_large_input_is_judged_by_its_beginning() {
         let mut check = NucleicAcidCheck::new(false);
-        let found = (0..2 * RECORDS).position(|_| check.add(is_nucleic(&[b'A'; 30])));
+        let found = (0..2 * RECORDS).position(|_| check.add(is_nucleic(&[b'A'; 30]), false));
         assert_eq!(found, Some(RECORDS as usize - 1));
     }
 }

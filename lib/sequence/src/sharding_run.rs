@@ -181,10 +181,8 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             self.ids.prefetch(fingerprints);
             for (record, prepared) in parsed.records.iter().zip(prepared) {
                 StoreError::check(stop)?;
-                let is_invalid = prepared.outcome.is_err();
                 if let Some(check) = &mut alphabet
-                    // A character that is invalid may be of the other alphabet, as all others.
-                    && (check.add(prepared.is_nucleic) || is_invalid && check.is_unexpected())
+                    && check.add(prepared.is_nucleic, prepared.outcome.is_err())
                 {
                     return Err(check.error(self.input));
                 }

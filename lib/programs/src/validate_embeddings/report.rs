@@ -110,7 +110,7 @@ impl Report {
     }
 
     /// The text of an entry that has one.
-    pub(crate) fn text(&self, name: &str) -> Option<&str> {
+    pub fn text(&self, name: &str) -> Option<&str> {
         self.listed.others.get(name)?.as_str()
     }
 }
