@@ -32,7 +32,8 @@ impl JudgedSample {
         line.aliases = verdict.aliases.unwrap_or_default();
         line.known = verdict.known.unwrap_or_default();
         line.rejected = verdict.rejected.values().sum();
-        line.model = report.text("model").unwrap_or_default().to_owned();
+        let model = report.text("model").unwrap_or_default();
+        model.clone_into(&mut line.model);
         line.model_digest = listed.model_digest.clone().unwrap_or_default();
         let is_empty = line.rows == 0 && line.known == 0;
         line.verdict = match verdict.passed() {

@@ -37,7 +37,7 @@ impl Format {
         }
     }
 
-    pub(crate) fn magic(self) -> &'static [u8] {
+    pub(crate) const fn magic(self) -> &'static [u8] {
         match self {
             Self::Parquet => b"PAR1",
             Self::ArrowIpc => b"ARROW1",

@@ -16,7 +16,7 @@ use plmkit_contract::{Provenance, RowDigest};
 
 use crate::StoreError;
 use crate::checksums::{Checksums, Format};
-use crate::row_group::{PlacedRowGroup, RowGroupEncoder};
+use crate::row_group::{FIRST_ROW_GROUP, PlacedRowGroup, RowGroupEncoder};
 
 /// The row groups of a file, in order.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +25,7 @@ pub(crate) struct RowGroups(pub(crate) Vec<PlacedRowGroup>);
 impl RowGroups {
     /// Returns the offset of the next row group.
     pub(crate) fn end(&self) -> u64 {
-        let magic = Format::Parquet.magic().len() as u64;
-        self.0.last().map_or(magic, PlacedRowGroup::end)
+        self.0.last().map_or(FIRST_ROW_GROUP, PlacedRowGroup::end)
     }
 
     /// Adds a row group that starts at [`end`](Self::end).

@@ -23,7 +23,7 @@ mod json;
 mod list_column;
 mod lock;
 mod packed_batch;
-mod packed_groups;
+mod packed_group;
 mod parquet;
 mod parquet_writer;
 mod record_list;
@@ -56,8 +56,7 @@ pub use record_list::{RecordListReader, RecordListWriter};
 pub use rejects::{ListWriter, read_rejects};
 pub use row_group::{ROW_GROUP_BYTES, ROW_GROUP_ROWS, RowGroup, RowGroupEncoder};
 pub use shard::{
-    RowLength, Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes,
-    shard_encoder,
+    Shard, ShardReader, ShardRows, ShardWriter, encode_rows, read_shard, row_bytes, shard_encoder,
 };
 pub use table::{TableFormat, TableWriter};
 pub use unfinished::UnfinishedEmbeddings;

@@ -24,7 +24,7 @@ use parquet::schema::types::SchemaDescPtr;
 use plmkit_contract::{Kind, RowDigest};
 
 use crate::StoreError;
-use crate::checksums::{Checksums, Segment, bytes};
+use crate::checksums::{Checksums, Format, Segment, bytes};
 use crate::column_chunk::{ColumnChunk, bloom_filter, move_column, move_index};
 use crate::list_column::{column_chunk, list_bytes};
 
@@ -34,6 +34,9 @@ pub const ROW_GROUP_BYTES: usize = 64 << 20;
 
 /// The least rows of a row group with fewer bytes, unless the file has fewer.
 pub const ROW_GROUP_ROWS: usize = 1 << 14;
+
+/// The offset of the first row group.
+pub(crate) const FIRST_ROW_GROUP: u64 = Format::Parquet.magic().len() as u64;
 
 /// An encoded row group. Values of lists are not copied: the row group keeps their arrays alive.
 pub struct RowGroup {

@@ -18,13 +18,13 @@ use plmkit_contract::{
 };
 use plmkit_kit::Quoted;
 
-use crate::packed_groups::PackedGroups;
+use crate::packed_group::PackedGroup;
 use crate::parquet::{ParquetFile, ParquetReader, properties_of_records};
 use crate::parquet_writer::ParquetWriter;
-use crate::row_group::{RowGroup, RowGroupEncoder};
+use crate::row_group::{FIRST_ROW_GROUP, RowGroup, RowGroupEncoder};
 use crate::{AtomicFile, StoreError};
 
-pub use reader::{RowLength, ShardReader};
+pub use reader::ShardReader;
 
 /// The most bytes of ids and descriptions that are packed together. The offsets of their columns are i32.
 const MOST_HEADER_BYTES: usize = 1 << 30;
@@ -34,7 +34,7 @@ const MOST_HEADER_BYTES: usize = 1 << 30;
 /// Its bytes depend only on the rows of its row groups.
 pub struct ShardWriter {
     writer: ParquetWriter,
-    groups: PackedGroups,
+    groups: Vec<PackedGroup>,
 }
 
 impl ShardWriter {
@@ -44,15 +44,17 @@ impl ShardWriter {
         writer.file.suspend()?;
         Ok(Self {
             writer,
-            groups: PackedGroups::default(),
+            groups: Vec::new(),
         })
     }
 
     /// Adds a row group. The file descriptor is closed until the next one: there may be thousands of shards.
     pub fn append(&mut self, group: &RowGroup) -> Result<(), StoreError> {
-        let placed = self.writer.write(group, self.groups.end())?;
-        let packed = self.groups.push(placed, &self.writer.encoder);
-        packed.map_err(|error| self.writer.encoding(error))?;
+        let end = self.groups.last().map_or(FIRST_ROW_GROUP, PackedGroup::end);
+        let placed = self.writer.write(group, end)?;
+        let packed = PackedGroup::new(placed, &self.writer.encoder);
+        let packed = packed.map_err(|error| self.writer.encoding(error))?;
+        self.groups.push(packed);
         self.writer.file.suspend()
     }
 
@@ -61,8 +63,11 @@ impl ShardWriter {
         mut self,
         provenance: &Provenance,
     ) -> Result<(RowDigest, AtomicFile), StoreError> {
-        let groups = self.groups.unpack(&self.writer.encoder);
-        self.writer.groups = groups.map_err(|error| self.writer.encoding(error))?;
+        for group in self.groups {
+            let group = group.unpack(&self.writer.encoder);
+            let group = group.map_err(|error| self.writer.encoding(error))?;
+            self.writer.groups.push(group);
+        }
         self.writer.finish(provenance)
     }
 }

@@ -172,7 +172,7 @@ fn read_shard(path: &Path) -> Result<(String, Lengths), StoreError> {
     let of_input = |error: StoreError| error.of_input(FileKind::Shard);
     let mut shard = ShardReader::open(path).map_err(of_input)?;
     let mut lengths = Lengths::default();
-    let read = shard.lengths(|row| lengths.add(row.ordinal, row.length, row.residues));
+    let read = shard.lengths(|ordinal, of, residues| lengths.add(ordinal, of, residues));
     read.map_err(of_input)?;
     Ok((shard.digest().to_string(), lengths))
 }

@@ -57,9 +57,9 @@ pub(crate) fn pack_shard(
     let mut shard = ShardReader::open(shard)?;
     let rows = shard.digest().rows() as usize;
     let (mut lengths, mut proteins) = (Vec::with_capacity(rows), Vec::with_capacity(rows));
-    shard.lengths(|row| {
-        lengths.push(row.residues + SPECIAL_TOKENS);
-        proteins.push(row.ordinal);
+    shard.lengths(|ordinal, _, residues| {
+        lengths.push(residues + SPECIAL_TOKENS);
+        proteins.push(ordinal);
     })?;
     // The windows of a protein are adjacent rows with its ordinal.
     let batches = pack(&lengths, &proteins, capacity);

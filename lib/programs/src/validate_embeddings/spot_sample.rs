@@ -41,10 +41,10 @@ impl<'a> SpotSample<'a> {
             made_by.get_or_insert_with(|| opened.provenance().clone());
             let (mut size, mut last) = (Amount::default(), None);
             if manifest.is_none() {
-                opened.lengths(|row| {
-                    let before = last.replace(row.ordinal);
+                opened.lengths(|ordinal, _, residues| {
+                    let before = last.replace(ordinal);
                     size.rows += u64::from(!stitched || before != last);
-                    size.tokens += u64::from(row.residues + SPECIAL_TOKENS);
+                    size.tokens += u64::from(residues + SPECIAL_TOKENS);
                 })?;
             }
             own.push((opened.digest().to_string(), size));

@@ -25,17 +25,6 @@ pub struct ShardReader {
     rows: Range<usize>,
 }
 
-/// The length of a row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowLength {
-    /// Its ordinal, which the windows of a protein share.
-    pub ordinal: u64,
-    /// Residues of the whole protein.
-    pub length: u32,
-    /// Residues of the row.
-    pub residues: u32,
-}
-
 impl ShardReader {
     /// Opens a shard and verifies its end.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
@@ -46,8 +35,9 @@ impl ShardReader {
         })
     }
 
-    /// Calls `add` for each row, in file order, and verifies the whole file.
-    pub fn lengths(&mut self, mut add: impl FnMut(RowLength)) -> Result<(), StoreError> {
+    /// Calls `add` for each row, in file order, and verifies the whole file. It gets the ordinal, which the windows of a protein share,
+    /// the residues of the whole protein, and those of the row.
+    pub fn lengths(&mut self, mut add: impl FnMut(u64, u32, u32)) -> Result<(), StoreError> {
         self.reader
             .rewind(Some(&["ordinal", "sequence", "length"]))?;
         let mut rows = 0;
@@ -57,11 +47,7 @@ impl ShardReader {
             let lengths = batch["length"].as_primitive::<UInt32Type>().values();
             let residues = batch["sequence"].as_string::<i32>().offsets().lengths();
             for ((&ordinal, &length), residues) in ordinals.zip(lengths).zip(residues) {
-                add(RowLength {
-                    ordinal,
-                    length,
-                    residues: residues as u32,
-                });
+                add(ordinal, length, residues as u32);
             }
         }
         let expected = self.digest().rows();

@@ -107,7 +107,7 @@ fn a_shard_in_pieces_gives_the_lengths_and_batches_of_the_whole() {
     let mut pieces = ShardReader::open(&path).expect("open");
     let mut lengths = Vec::new();
     pieces
-        .lengths(|row| lengths.push((row.ordinal, row.length, row.residues as usize)))
+        .lengths(|ordinal, length, residues| lengths.push((ordinal, length, residues as usize)))
         .expect("lengths");
     let rows = whole.rows();
     let expected = rows
@@ -133,7 +133,7 @@ fn a_shard_that_changes_after_its_lengths_were_read_is_an_error() {
     let path = folder.path().join("shard.parquet");
     write(&path, 3000);
     let mut shard = ShardReader::open(&path).expect("open");
-    shard.lengths(|_| {}).expect("lengths");
+    shard.lengths(|_, _, _| {}).expect("lengths");
     let mut changed = fs::read(&path).expect("read");
     // Not among the last segments, which are still in memory.
     let early = changed.len() / 4;
