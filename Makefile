@@ -127,16 +127,19 @@ monitoring: build .venv/monitoring/complete ## Check metrics and alerts with a r
 	@tests/monitor_log/prometheus/prometheus.sh
 	PYTHONDONTWRITEBYTECODE=1 .venv/monitoring/bin/python tests/monitor_log/prometheus/check.py
 
-lint: setup .cargo-tools/$(CARGO_DENY) ## Check formatting, lints, documentation, licences and the released programs
+lint: setup ## Check formatting, lints, documentation and the released programs
 	cargo fmt --all --check
 	cargo clippy --release --locked $(CRATES) --all-targets -- -D warnings
 	cargo clippy --release --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --release --locked $(CRATES) --no-deps
-	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
 	scripts/version.sh check
 	printf '%s\n' tests/parity/mutants/*.patch tests/gpu-load/mutants/*.patch tests/gpu/switches/*.patch | xargs -n 1 git apply --check -C1
 
-# Not in lint: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
+# Not in lint: cargo-deny compiles for minutes.
+licences: .cargo-tools/$(CARGO_DENY) ## Check the licences and the sources of the dependencies
+	.cargo-tools/bin/cargo-deny --locked check --hide-inclusion-graph bans licenses sources
+
+# Not in licences: a database that changes daily would fail builds that did not, and it has to be fetched from GitHub.
 advisories: .cargo-tools/$(CARGO_DENY) ## Look the dependencies up in the RustSec database
 	.cargo-tools/bin/cargo-deny --locked check advisories
 
@@ -227,5 +230,5 @@ goldens: .venv/reference/complete ## Make the files of test-data again (fetches 
 FORCE:
 
 .PHONY: help setup build library demo test nightly results-check torture parity parity-mutants bench bench-parts bench-scores bench-sharding bench-neighbours fuzz kernels translate-check gpu-load gpu-load-mutants gpu-switches gpu-accept-cpu monitoring \
-	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint advisories install install-check \
+	workflows-nextflow workflows-snakemake workflows-slurm workflows-multiqc workflows-overhead lint licences advisories install install-check \
 	dist wheel wheel-check dist-check images sif images-check conda aarch64-check goldens
