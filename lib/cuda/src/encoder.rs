@@ -21,7 +21,7 @@ use crate::fp8::{Fp8, Input};
 use crate::layer_norm::LayerNorm;
 use crate::linear::{Dense, Linear};
 use crate::pooling::pool;
-use crate::rope::{Frequencies, RotationCache, rotate, turns};
+use crate::rope::{Frequencies, rotate, turns};
 
 /// The stream on which libtorch computes by default. Only copies use others.
 const STREAM: *mut std::ffi::c_void = ptr::null_mut();
@@ -199,7 +199,8 @@ impl Encoder {
         drop(x);
         batch.time(KernelKind::Embedding)?;
         observer.hidden(0, &pass.x)?;
-        let mut rotations = RotationCache::default();
+        // Those of the layer before. The layers of published checkpoints store equal frequencies.
+        let mut kept: Option<(&[f32], Tensor)> = None;
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, layer.norms(pass.in_fp8)[0], None)?,
             None => return Ok(()),
@@ -215,8 +216,13 @@ impl Encoder {
                 norm.map_or(Ok(()), |norm| normalise_in_place(&qkv, norm))?;
                 pass.by_head(&qkv)? // (rows, 3, heads, head_dim)
             } else {
-                let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
-                pass.rotate(&qkv, turns, norm)?
+                let turns = match kept.take() {
+                    Some((values, turns)) if *values == inv_freq.values => turns,
+                    _ => pass.turns(inv_freq)?,
+                };
+                let qkv = pass.rotate(&qkv, &turns, norm)?;
+                kept = Some((&inv_freq.values, turns));
+                qkv
             };
             batch.time(KernelKind::Rotary)?;
             observer.attention(&qkv)?;
