@@ -94,8 +94,12 @@ impl TorchModel {
         let begin = transfer.record()?;
         let wanted = columns.contains(&Column::Contacts);
         let contacts = match &self.contact {
-            Some(head) if wanted => Some(Contacts::new(head, batch.varlen, transfer.device())?),
-            _ => None,
+            Some(head) if wanted => {
+                let spans = batch.varlen.spans();
+                let contacts = spans.map(|span| Contacts::new(head, &span, transfer.device()));
+                contacts.collect::<Result<_, _>>()?
+            }
+            _ => Vec::new(),
         };
         let mut collector = Collector {
             model: self,
@@ -111,11 +115,9 @@ impl TorchModel {
             .forward(embedded, &batch, pass.depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
-        if let (Some(contacts), Some((_, place))) = (
-            collector.contacts,
-            places.find(|(column, _)| **column == Column::Contacts),
-        ) {
-            *place = contacts.finish(transfer)?;
+        if let Some((_, place)) = places.find(|(column, _)| **column == Column::Contacts) {
+            let contacts = collector.contacts.into_iter();
+            *place = transfer.download(contacts.map(Contacts::finish))?;
         }
         let computed = begin.zip(transfer.record()?);
         let computed = computed.map(|(begin, end)| Span { begin, end });
@@ -134,7 +136,8 @@ pub(crate) struct Collector<'a> {
     pub(crate) columns: &'a [Column],
     /// The values of each column.
     pub(crate) values: Vec<Values>,
-    pub(crate) contacts: Option<Contacts<'a>>,
+    /// Of each sequence, if asked for.
+    pub(crate) contacts: Vec<Contacts<'a>>,
     /// The mean of each input of a product, `(in)` f32, if asked for: of each layer those of its products, in their order.
     pub(crate) mean_inputs: Option<Vec<Vec<Tensor>>>,
 }
@@ -179,10 +182,8 @@ impl Collector<'_> {
 
     /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
     pub(crate) fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
-        match &mut self.contacts {
-            Some(contacts) => contacts.add(qkv),
-            None => Ok(()),
-        }
+        let mut contacts = self.contacts.iter_mut();
+        contacts.try_for_each(|contacts| contacts.add(qkv))
     }
 
     /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.

@@ -30,7 +30,7 @@ pub(crate) fn compensate(model: &mut TorchModel) -> Result<(), CudaError> {
         batch: &batch,
         columns: &[],
         values: Vec::new(),
-        contacts: None,
+        contacts: Vec::new(),
         mean_inputs: Some(Vec::new()),
     };
     let x = model.encoder.embed(&model.embedding, &batch)?;
