@@ -35,14 +35,8 @@ pub(crate) struct Operands {
     pub(crate) steps: usize,
     /// Each step prefetches half a kibibyte from here.
     pub(crate) ahead: *const u8,
-    pub(crate) reused: Reused,
-}
-
-/// The side that is used again, for which the first-level cache is kept.
-#[derive(Clone, Copy)]
-pub(crate) enum Reused {
-    Left,
-    Right,
+    /// Whether the left side is used again, not the right one: the first-level cache is kept for it.
+    pub(crate) reuses_left: bool,
 }
 
 /// A vector of a unit.
@@ -99,7 +93,7 @@ mod unit {
     use std::arch::x86_64::*;
     use std::sync::OnceLock;
 
-    use super::{Operands, Reused, SIDE, STEP, TileUnit};
+    use super::{Operands, SIDE, STEP, TileUnit};
     use crate::simd::Avx512;
 
     /// Whether this CPU multiplies tiles of bfloat16 and 8-bit integers, and the system lets this process do so: it asks the system once.
@@ -228,13 +222,12 @@ mod unit {
 
         #[inline(always)]
         unsafe fn bf16(&self, operands: Operands) {
-            match operands.reused {
-                Reused::Left => unsafe {
+            unsafe {
+                if operands.reuses_left {
                     block!("tdpbf16ps", "tileloadd", "tileloaddt1", operands);
-                },
-                Reused::Right => unsafe {
+                } else {
                     block!("tdpbf16ps", "tileloaddt1", "tileloadd", operands);
-                },
+                }
             }
         }
 

@@ -1,13 +1,14 @@
 //! A transformer encoder with pre-layer normalisation.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::amx::SIDE;
 use crate::attention::{AttentionHead, Scratch, attention};
 use crate::linear::ROWS_OF_TILES;
 use crate::rows;
-use crate::team::{Barrier, PoisonGuard, WorkQueue};
+use crate::team::{Barrier, next_item};
 use crate::{
     Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, RowsMut,
     Weights,
@@ -217,24 +218,25 @@ impl Encoder {
             blocks,
             attentions: attentions(sequences, readout.heads, threads),
             phases: (0..=2 * layers.len())
-                .map(|_| WorkQueue::default())
+                .map(|_| AtomicUsize::new(0))
                 .collect(),
             barrier: Barrier::default(),
         };
         let (own, others) = thread_scratch.split_at_mut(1);
         std::thread::scope(|scope| {
-            // Before any thread waits at the barrier.
-            let _guard = PoisonGuard(&pass.barrier);
-            let mut started = 0;
-            for scratch in &mut others[..threads - 1] {
-                // If the system refuses a thread, the existing ones do the work.
-                let thread = std::thread::Builder::new().name("kernels".to_owned());
-                let Ok(_) = thread.spawn_scoped(scope, || pass.follow(scratch)) else {
-                    break;
-                };
-                started += 1;
-            }
-            pass.lead(started, &mut own[0], collector)
+            pass.barrier.guard(|| {
+                let mut started = 0;
+                for scratch in &mut others[..threads - 1] {
+                    // If the system refuses a thread, the existing ones do the work.
+                    let thread = std::thread::Builder::new().name("kernels".to_owned());
+                    let follow = || pass.barrier.guard(|| pass.follow(scratch));
+                    let Ok(_) = thread.spawn_scoped(scope, follow) else {
+                        break;
+                    };
+                    started += 1;
+                }
+                pass.lead(started, &mut own[0], collector)
+            })
         })
     }
 
@@ -299,8 +301,8 @@ struct ForwardPass<'a> {
     rotations: &'a [Rotations],
     blocks: Vec<Range<usize>>,
     attentions: Vec<Piece>,
-    /// Dense layers and attention alternate.
-    phases: Vec<WorkQueue>,
+    /// The pieces of each phase that are taken. Dense layers and attention alternate.
+    phases: Vec<AtomicUsize>,
     barrier: Barrier,
 }
 
@@ -334,7 +336,6 @@ impl ForwardPass<'_> {
     }
 
     fn follow(&self, scratch: &mut ThreadScratch) {
-        let _guard = PoisonGuard(&self.barrier);
         for layer in 0..=self.layers.len() {
             self.dense(layer, scratch);
             if !self.barrier.pass() || layer == self.layers.len() {
@@ -348,7 +349,7 @@ impl ForwardPass<'_> {
     /// Computes the dense layers between two attentions: the rest of the layer before, and the inputs of attention.
     fn dense(&self, layer: usize, scratch: &mut ThreadScratch) {
         let (isa, hidden) = (self.readout.isa, self.hidden);
-        while let Some(piece) = self.phases[2 * layer].next(self.blocks.len()) {
+        while let Some(piece) = next_item(&self.phases[2 * layer], self.blocks.len()) {
             let rows = self.blocks[piece].clone();
             // SAFETY: each block has one thread, and attention, which reads other rows, runs in another phase.
             let (mut x, qkv, mixed) = unsafe {
@@ -409,7 +410,7 @@ impl ForwardPass<'_> {
     fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
         let head_dim = self.hidden / self.readout.heads;
         let dtype = attention_dtype(&self.layers[layer], self.in_f32, self.readout);
-        while let Some(piece) = self.phases[2 * layer + 1].next(self.attentions.len()) {
+        while let Some(piece) = next_item(&self.phases[2 * layer + 1], self.attentions.len()) {
             let Piece {
                 sequence,
                 heads,

@@ -69,7 +69,12 @@ pub struct Converted {
     pub in_f32: bool,
     bf16: Aligned<u16>,
     panel: Aligned,
-    int8: int8::Quantized,
+    /// `(rows, inputs)`, in the instruction set's form of 8-bit integers.
+    integers: Aligned<u8>,
+    /// `(rows, groups)` of the integers.
+    scales: Aligned,
+    /// A panel of 8-bit integers in the instruction set's form, if that is another one than in memory.
+    wide_panel: Aligned<u8>,
 }
 
 impl Converted {
@@ -85,7 +90,12 @@ impl Converted {
                 let values = bf16::values(weights.isa, weights.inputs, rows);
                 self.bf16.grow(values)
             }
-            Panels::Int8(_) => self.int8.grow(weights, rows),
+            Panels::Int8(_) => {
+                let [integers, scales, panel] = int8::room(weights, rows);
+                self.integers.grow(integers)?;
+                self.scales.grow(scales)?;
+                self.wide_panel.grow(panel)
+            }
         }
     }
 
@@ -268,7 +278,7 @@ impl Weights {
             }
             Panels::Int8(panels) => {
                 let converted = converted.expect("there is memory for integers");
-                int8::apply(panels, self, x, out, epilogue, &mut converted.int8);
+                int8::apply(panels, self, x, out, epilogue, converted);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Threads that work on the same matrices, phase by phase.
 
 use std::num::NonZeroUsize;
-use std::panic::panic_any;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -67,30 +67,21 @@ impl Barrier {
         self.changed.notify_all();
         done
     }
-}
 
-/// Poisons the barrier if the thread panics, so that the other threads panic too instead of waiting forever.
-pub(crate) struct PoisonGuard<'a>(pub(crate) &'a Barrier);
-
-impl Drop for PoisonGuard<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.lock().poisoned = true;
-            self.0.changed.notify_all();
-        }
+    /// Runs the work of a thread. If it panics, so do the other threads, instead of waiting forever.
+    pub(crate) fn guard<T>(&self, work: impl FnOnce() -> T) -> T {
+        catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+            self.lock().poisoned = true;
+            self.changed.notify_all();
+            resume_unwind(panic)
+        })
     }
 }
 
-/// Gives the numbers of work items to threads, one at a time.
-#[derive(Debug, Default)]
-pub(crate) struct WorkQueue(AtomicUsize);
-
-impl WorkQueue {
-    /// Returns the number of the next item of `count`.
-    pub(crate) fn next(&self, count: usize) -> Option<usize> {
-        let next = self.0.fetch_add(1, Ordering::Relaxed);
-        (next < count).then_some(next)
-    }
+/// Returns the number of the next of `count` work items, of which so many are `taken`.
+pub(crate) fn next_item(taken: &AtomicUsize, count: usize) -> Option<usize> {
+    let next = taken.fetch_add(1, Ordering::Relaxed);
+    (next < count).then_some(next)
 }
 
 /// Gives each item to `work`, on up to `threads` threads.
@@ -149,10 +140,7 @@ mod tests {
     fn a_panic_ends_the_wait_of_others() {
         let barrier = Barrier::default();
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let _guard = PoisonGuard(&barrier);
-                panic!("on purpose");
-            });
+            scope.spawn(|| barrier.guard(|| panic!("on purpose")));
             let led = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 barrier.lead(1, || Ok::<(), ()>(()))
             }));

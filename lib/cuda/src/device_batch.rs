@@ -63,19 +63,19 @@ impl<'a> DeviceBatch<'a> {
             transfer.stage(&rows.collect::<Vec<_>>())
         });
         let residues = residues.transpose()?;
-        let upload = transfer.upload()?;
+        let begin = transfer.begin_upload()?;
         let packed = Self {
             varlen,
-            tokens: upload.copy(&tokens)?,
-            positions: upload.copy(&positions)?,
-            offsets: upload.copy(&offsets)?,
-            kept: kept.map(|kept| upload.copy(&kept)).transpose()?,
-            residues: residues.map(|rows| upload.copy(&rows)).transpose()?,
+            tokens: transfer.copy(&tokens)?,
+            positions: transfer.copy(&positions)?,
+            offsets: transfer.copy(&offsets)?,
+            kept: kept.map(|kept| transfer.copy(&kept)).transpose()?,
+            residues: residues.map(|rows| transfer.copy(&rows)).transpose()?,
             longest: varlen.longest() as i64,
             kind,
             timer: transfer.timer(),
         };
-        Ok((packed, upload.end()?))
+        Ok((packed, transfer.end_upload(begin)?))
     }
 
     /// Measures the work of the device since the last call, which was `work`.

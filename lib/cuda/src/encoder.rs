@@ -20,8 +20,9 @@ use crate::embedding::Embedding;
 use crate::fp8::{Fp8, Input};
 use crate::layer_norm::LayerNorm;
 use crate::linear::{Dense, Linear};
+use crate::model::Collector;
 use crate::pooling::pool;
-use crate::rope::{Frequencies, RotationCache, rotate, turns};
+use crate::rope::{Frequencies, rotate, turns};
 
 /// The stream on which libtorch computes by default. Only copies use others.
 const STREAM: *mut std::ffi::c_void = ptr::null_mut();
@@ -60,20 +61,6 @@ impl Layer {
             Some(norms) if in_fp8 => norms.each_ref(),
             _ => [&self.attention_norm, &self.ffn_norm],
         }
-    }
-}
-
-/// What sees the values of a forward pass as they are computed.
-pub(crate) trait Observer {
-    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
-    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError>;
-
-    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
-    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError>;
-
-    /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.
-    fn product(&mut self, _layer: usize, _input: &Input) -> Result<(), CudaError> {
-        Ok(())
     }
 }
 
@@ -174,14 +161,14 @@ impl Encoder {
         embedding.finish(out, batch)
     }
 
-    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the observer each output, and queries, keys and values
+    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the collector each output, and queries, keys and values
     /// before attention, `(rows, 3, heads, head_dim)` of the batch's kind with the first two rotated.
     pub(crate) fn forward(
         &self,
         x: Tensor,
         batch: &DeviceBatch,
         depth: usize,
-        observer: &mut impl Observer,
+        collector: &mut Collector<'_>,
     ) -> Result<(), CudaError> {
         let gpu = self.gpu.as_ref();
         let mut pass = Pass {
@@ -198,15 +185,16 @@ impl Encoder {
         };
         drop(x);
         batch.time(KernelKind::Embedding)?;
-        observer.hidden(0, &pass.x)?;
-        let mut rotations = RotationCache::default();
+        collector.hidden(0, &pass.x)?;
+        // Those of the layer before. The layers of published checkpoints store equal frequencies.
+        let mut kept: Option<(&[f32], Tensor)> = None;
         let mut normalised = match self.layers[..depth].first() {
             Some(layer) => pass.normalise(None, layer.norms(pass.in_fp8)[0], None)?,
             None => return Ok(()),
         };
         batch.time(KernelKind::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
-            observer.product(number, &normalised)?;
+            collector.product(number, &normalised)?;
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
             let inv_freq = &layer.inv_freq;
@@ -215,11 +203,16 @@ impl Encoder {
                 norm.map_or(Ok(()), |norm| normalise_in_place(&qkv, norm))?;
                 pass.by_head(&qkv)? // (rows, 3, heads, head_dim)
             } else {
-                let turns = rotations.get(inv_freq, || pass.turns(inv_freq))?;
-                pass.rotate(&qkv, turns, norm)?
+                let turns = match kept.take() {
+                    Some((values, turns)) if *values == inv_freq.values => turns,
+                    _ => pass.turns(inv_freq)?,
+                };
+                let qkv = pass.rotate(&qkv, &turns, norm)?;
+                kept = Some((&inv_freq.values, turns));
+                qkv
             };
             batch.time(KernelKind::Rotary)?;
-            observer.attention(&qkv)?;
+            collector.attention(&qkv)?;
             let mixed = attend(&qkv, batch, self.capability)?; // (rows, hidden)
             batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
@@ -228,10 +221,10 @@ impl Encoder {
             let [_, norm] = layer.norms(pass.in_fp8);
             normalised = pass.normalise(Some(&attended), norm, scale)?;
             batch.time(KernelKind::LayerNorm)?;
-            observer.product(number, &normalised)?;
+            collector.product(number, &normalised)?;
             let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
             batch.time(KernelKind::Gelu)?;
-            observer.product(number, &wide)?;
+            collector.product(number, &wide)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
             batch.time(KernelKind::Gemm)?;
             // The normalisation of the next layer adds the sum.
@@ -245,7 +238,7 @@ impl Encoder {
                 }
             }
             batch.time(KernelKind::LayerNorm)?;
-            observer.hidden(number + 1, &pass.x)?;
+            collector.hidden(number + 1, &pass.x)?;
         }
         Ok(())
     }

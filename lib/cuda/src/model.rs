@@ -7,12 +7,13 @@ use plmkit_esm2::Pass;
 use plmkit_esm2::cuda::MemoryAsked;
 use plmkit_esm2::{EsmError, KernelKind, Varlen};
 use plmkit_kit::Stop;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
-use crate::encoder::{Encoder, Observer, kind_of};
+use crate::encoder::{Encoder, kind_of};
+use crate::fp8::Input;
 use crate::heads::{ContactHead, Contacts, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
@@ -93,8 +94,12 @@ impl TorchModel {
         let begin = transfer.record()?;
         let wanted = columns.contains(&Column::Contacts);
         let contacts = match &self.contact {
-            Some(head) if wanted => Some(Contacts::new(head, batch.varlen, transfer.device())?),
-            _ => None,
+            Some(head) if wanted => {
+                let spans = batch.varlen.spans();
+                let contacts = spans.map(|span| Contacts::new(head, &span, transfer.device()));
+                contacts.collect::<Result<_, _>>()?
+            }
+            _ => Vec::new(),
         };
         let mut collector = Collector {
             model: self,
@@ -102,6 +107,7 @@ impl TorchModel {
             columns,
             values: columns.iter().map(|_| Values::default()).collect(),
             contacts,
+            mean_inputs: None,
         };
         set_threads(self.threads);
         let embedded = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
@@ -109,11 +115,9 @@ impl TorchModel {
             .forward(embedded, &batch, pass.depth, &mut collector)?;
         let mut values = collector.values;
         let mut places = columns.iter().zip(&mut values);
-        if let (Some(contacts), Some((_, place))) = (
-            collector.contacts,
-            places.find(|(column, _)| **column == Column::Contacts),
-        ) {
-            *place = contacts.finish(transfer)?;
+        if let Some((_, place)) = places.find(|(column, _)| **column == Column::Contacts) {
+            let contacts = collector.contacts.into_iter();
+            *place = transfer.download(contacts.map(Contacts::finish))?;
         }
         let computed = begin.zip(transfer.record()?);
         let computed = computed.map(|(begin, end)| Span { begin, end });
@@ -126,17 +130,21 @@ impl TorchModel {
 }
 
 /// Computes the columns of a batch from its layers.
-struct Collector<'a> {
-    model: &'a TorchModel,
-    batch: &'a DeviceBatch<'a>,
-    columns: &'a [Column],
+pub(crate) struct Collector<'a> {
+    pub(crate) model: &'a TorchModel,
+    pub(crate) batch: &'a DeviceBatch<'a>,
+    pub(crate) columns: &'a [Column],
     /// The values of each column.
-    values: Vec<Values>,
-    contacts: Option<Contacts<'a>>,
+    pub(crate) values: Vec<Values>,
+    /// Of each sequence, if asked for.
+    pub(crate) contacts: Vec<Contacts<'a>>,
+    /// The mean of each input of a product, `(in)` f32, if asked for: of each layer those of its products, in their order.
+    pub(crate) mean_inputs: Option<Vec<Vec<Tensor>>>,
 }
 
-impl Observer for Collector<'_> {
-    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
+impl Collector<'_> {
+    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
+    pub(crate) fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
         let Self { model, batch, .. } = *self;
         if model.stop.requested() {
             return Err(EsmError::Stopped.into());
@@ -172,10 +180,20 @@ impl Observer for Collector<'_> {
         batch.time(KernelKind::Pooling)
     }
 
-    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
-        match &mut self.contacts {
-            Some(contacts) => contacts.add(qkv),
-            None => Ok(()),
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
+    pub(crate) fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
+        let mut contacts = self.contacts.iter_mut();
+        contacts.try_for_each(|contacts| contacts.add(qkv))
+    }
+
+    /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.
+    pub(crate) fn product(&mut self, layer: usize, input: &Input) -> Result<(), CudaError> {
+        if let Some(means) = &mut self.mean_inputs {
+            let values = input.values();
+            let mean = values.f_mean_dim([0].as_slice(), false, Kind::Float)?;
+            means.resize_with(layer + 1, Vec::new);
+            means[layer].push(mean);
         }
+        Ok(())
     }
 }

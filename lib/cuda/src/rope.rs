@@ -48,26 +48,6 @@ pub(crate) fn turns(positions: &Tensor, inv_freq: &Frequencies) -> Result<Tensor
     Ok(turns.f_to_kind(Kind::ComplexFloat)?)
 }
 
-/// The rotations of a batch. The layers of published checkpoints store equal frequencies.
-#[derive(Debug, Default)]
-pub(crate) struct RotationCache(Option<(Vec<f32>, Tensor)>);
-
-impl RotationCache {
-    /// Returns the rotations for `inv_freq`. Computes them if the layer before had other frequencies.
-    pub(crate) fn get(
-        &mut self,
-        inv_freq: &Frequencies,
-        compute: impl FnOnce() -> Result<Tensor, CudaError>,
-    ) -> Result<&Tensor, CudaError> {
-        let kept = self.0.take().filter(|(of, _)| *of == inv_freq.values);
-        let kept = match kept {
-            Some(kept) => kept,
-            None => (inv_freq.values.clone(), compute()?),
-        };
-        Ok(&self.0.insert(kept).1)
-    }
-}
-
 /// Rotates queries and keys in place, `(total_tokens, heads of both, head_dim)` of contiguous heads, by [`turns`] of
 /// their positions.
 pub(crate) fn rotate(queries_and_keys: &Tensor, turns: &Tensor) -> Result<(), CudaError> {

@@ -72,35 +72,26 @@ unsafe extern "C" {
     fn plmkit_device_release(failure: *mut Failure) -> bool;
 }
 
-/// A kernel for attention over sequences that lie end to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum VarlenKernel {
-    /// `FlashAttention` (Dao 2023, arXiv:2307.08691): f16 and bf16, from compute capability 8.0.
-    Flash,
-    /// Memory-efficient attention (Rabe and Staats 2021, arXiv:2112.05682): also f32 and older devices.
-    MemoryEfficient,
-}
-
-impl VarlenKernel {
-    /// Maps queries, keys and values, `(total_tokens, heads, head_dim)` each, to `(total_tokens, heads, head_dim)`. `offsets`,
-    /// `(sequences + 1)` i32 on the same device, are where sequences begin and the last one ends. The longest sequence has
-    /// `longest` tokens. Scores are multiplied by `scale`.
-    pub(crate) fn forward(
-        self,
-        [query, key, value]: [&Tensor; 3],
-        offsets: &Tensor,
-        longest: i64,
-        scale: f64,
-    ) -> Result<Tensor, CudaError> {
-        let flash = self == Self::Flash;
-        let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
-        // SAFETY: the tensors outlive the call, which only reads them. It writes to the pointer and the failure of `call`.
-        call_for_tensor(|mixed, failure| unsafe {
-            plmkit_varlen_attention(
-                flash, query, key, value, offsets, longest, scale, mixed, failure,
-            )
-        })
-    }
+/// Attention over sequences that lie end to end: by `FlashAttention` (Dao 2023, arXiv:2307.08691) for f16 and bf16 from compute
+/// capability 8.0, or memory-efficient attention (Rabe and Staats 2021, arXiv:2112.05682) also for f32 and older devices.
+///
+/// Maps queries, keys and values, `(total_tokens, heads, head_dim)` each, to `(total_tokens, heads, head_dim)`. `offsets`,
+/// `(sequences + 1)` i32 on the same device, are where sequences begin and the last one ends. The longest sequence has
+/// `longest` tokens. Scores are multiplied by `scale`.
+pub(crate) fn varlen_attention(
+    flash: bool,
+    [query, key, value]: [&Tensor; 3],
+    offsets: &Tensor,
+    longest: i64,
+    scale: f64,
+) -> Result<Tensor, CudaError> {
+    let [query, key, value, offsets] = [query, key, value, offsets].map(handle);
+    // SAFETY: the tensors outlive the call, which only reads them. It writes to the pointer and the failure of `call`.
+    call_for_tensor(|mixed, failure| unsafe {
+        plmkit_varlen_attention(
+            flash, query, key, value, offsets, longest, scale, mixed, failure,
+        )
+    })
 }
 
 /// Returns the total memory of CUDA device `index` in bytes.
@@ -286,8 +277,8 @@ mod tests {
     fn what_a_cpu_does_not_have_is_an_error_in_one_line() {
         let x = Tensor::zeros([4, 2, 16], (Kind::Half, Device::Cpu));
         let offsets = Tensor::from_slice(&[0, 4]);
-        for kernel in [VarlenKernel::Flash, VarlenKernel::MemoryEfficient] {
-            let error = kernel.forward([&x, &x, &x], &offsets, 4, 0.25).unwrap_err();
+        for flash in [true, false] {
+            let error = varlen_attention(flash, [&x, &x, &x], &offsets, 4, 0.25).unwrap_err();
             assert!(!error.0.is_out_of_memory());
             let text = error.to_string();
             assert!(

@@ -61,7 +61,7 @@ impl Transfer {
         self.device
     }
 
-    /// Returns a host tensor from which an [`Upload`] can copy.
+    /// Returns a host tensor from which [`copy`](Self::copy) can copy.
     pub(crate) fn stage<T: Element>(&self, values: &[T]) -> Result<Tensor, CudaError> {
         let tensor = Tensor::f_from_slice(values)?;
         match self.streams {
@@ -78,13 +78,28 @@ impl Transfer {
         taken.collect::<Result<Vec<_>, CudaError>>().map(drop)
     }
 
-    /// Begins an upload.
-    pub(crate) fn upload(&self) -> Result<Upload<'_>, CudaError> {
-        let begin = |streams: &Streams| streams.inward.record();
-        Ok(Upload {
-            transfer: self,
-            begin: self.streams.as_ref().map(begin).transpose()?,
-        })
+    /// Begins copies to the device.
+    pub(crate) fn begin_upload(&self) -> Result<Option<CudaEvent>, CudaError> {
+        let streams = self.streams.as_ref();
+        streams.map(|streams| streams.inward.record()).transpose()
+    }
+
+    /// Copies a [staged](Self::stage) tensor.
+    pub(crate) fn copy(&self, staged: &Tensor) -> Result<Tensor, CudaError> {
+        match &self.streams {
+            Some(streams) => streams.inward.copy_in(staged, &streams.compute),
+            None => Ok(staged.f_to_device(self.device)?),
+        }
+    }
+
+    /// Ends copies: work that is queued afterwards waits for them. Returns their time span, if the device measures it.
+    pub(crate) fn end_upload(&self, begin: Option<CudaEvent>) -> Result<Option<Span>, CudaError> {
+        let Some((streams, begin)) = self.streams.as_ref().zip(begin) else {
+            return Ok(None);
+        };
+        let end = streams.inward.record()?;
+        streams.compute.follow(&end)?;
+        Ok(Some(Span { begin, end }))
     }
 
     /// Begins to copy tensors of the device to the host, one after the other in row-major order. Nothing may write to them
@@ -100,16 +115,14 @@ impl Transfer {
         let Some(streams) = &self.streams else {
             // A copy, since the next layer overwrites hidden states.
             let values = Tensor::f_cat(&tensors.collect::<Result<Vec<_>, _>>()?, 0)?;
-            let copied = None;
-            return Ok(Values(vec![Download { values, copied }]));
+            return Ok(Values(vec![(values, None)]));
         };
         let parts = tensors.map(|tensor| {
             streams.outward.follow(&streams.compute.record()?)?;
             let begin = streams.outward.record()?;
             let values = streams.outward.copy_out(&tensor?)?;
             let end = streams.outward.record()?;
-            let copied = Some(Span { begin, end });
-            Ok(Download { values, copied })
+            Ok((values, Some(Span { begin, end })))
         });
         Ok(Values(parts.collect::<Result<_, CudaError>>()?))
     }
@@ -127,36 +140,9 @@ impl Transfer {
     }
 }
 
-/// An upload of tensors. Work that is queued after its [end](Self::end) waits for the copies.
-#[derive(Debug)]
-pub(crate) struct Upload<'a> {
-    transfer: &'a Transfer,
-    begin: Option<CudaEvent>,
-}
-
-impl Upload<'_> {
-    /// Copies a [staged](Transfer::stage) tensor.
-    pub(crate) fn copy(&self, staged: &Tensor) -> Result<Tensor, CudaError> {
-        match &self.transfer.streams {
-            Some(streams) => streams.inward.copy_in(staged, &streams.compute),
-            None => Ok(staged.f_to_device(self.transfer.device)?),
-        }
-    }
-
-    /// Ends the upload. Returns its time span, if the device measures it.
-    pub(crate) fn end(self) -> Result<Option<Span>, CudaError> {
-        let Some((streams, begin)) = self.transfer.streams.as_ref().zip(self.begin) else {
-            return Ok(None);
-        };
-        let end = streams.inward.record()?;
-        streams.compute.follow(&end)?;
-        Ok(Some(Span { begin, end }))
-    }
-}
-
-/// The values of a column in host memory, one part after the other. A device may still copy them.
+/// The values of a column in host memory, one part after the other: `(values)` f32, and the copy of a device, which may not be done.
 #[derive(Debug, Default)]
-pub(crate) struct Values(Vec<Download>);
+pub(crate) struct Values(Vec<(Tensor, Option<Span>)>);
 
 /// The values of a batch, which a device may still compute.
 #[derive(Debug)]
@@ -193,20 +179,12 @@ impl Pending {
     }
 }
 
-#[derive(Debug)]
-struct Download {
-    /// `(values)` f32
-    values: Tensor,
-    /// The copy of a device.
-    copied: Option<Span>,
-}
-
 impl Values {
     /// Waits for the values and copies them `into` a slice of their size: page-locked memory is scarce. Returns the time of the
     /// device's copies.
     pub(crate) fn copy_into(self, into: &mut [f32]) -> Result<Duration, CudaError> {
         let (mut took, mut place) = (Duration::ZERO, 0);
-        for Download { values, copied } in self.0 {
+        for (values, copied) in self.0 {
             if let Some(copied) = copied {
                 took += copied.took()?;
             }
@@ -220,7 +198,7 @@ impl Values {
 
     #[cfg(test)]
     pub(crate) fn read(self) -> Vec<f32> {
-        let mut values = vec![0.0; self.0.iter().map(|part| part.values.numel()).sum()];
+        let mut values = vec![0.0; self.0.iter().map(|(part, _)| part.numel()).sum()];
         self.copy_into(&mut values).unwrap();
         values
     }

@@ -6,11 +6,6 @@ use crate::GpuError;
 use crate::check::{at_most, check_pointer};
 use crate::source::Kernel;
 
-/// The bytes of a kernel argument.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C, align(8))]
-struct Argument([u8; 8]);
-
 /// The most blocks along y.
 const MAX_ACROSS: usize = 65_535;
 
@@ -25,7 +20,8 @@ pub struct Launch {
     pub(crate) grid: (u32, u32),
     /// Threads of a block.
     pub(crate) threads: u32,
-    arguments: [Argument; MAX_ARGUMENTS],
+    /// Each begins with the first byte of its place.
+    arguments: [u64; MAX_ARGUMENTS],
     /// The number of arguments.
     count: usize,
 }
@@ -36,7 +32,7 @@ impl Launch {
             kernel,
             grid,
             threads,
-            arguments: [Argument::default(); MAX_ARGUMENTS],
+            arguments: [0; MAX_ARGUMENTS],
             count: 0,
         }
     }
@@ -59,7 +55,9 @@ impl Launch {
     }
 
     fn push(mut self, bytes: &[u8]) -> Self {
-        self.arguments[self.count].0[..bytes.len()].copy_from_slice(bytes);
+        let mut argument = [0; 8];
+        argument[..bytes.len()].copy_from_slice(bytes);
+        self.arguments[self.count] = u64::from_ne_bytes(argument);
         self.count += 1;
         self
     }
@@ -99,7 +97,7 @@ impl Launch {
     pub(crate) fn addresses(&mut self) -> [*mut c_void; MAX_ARGUMENTS] {
         self.arguments
             .each_mut()
-            .map(|argument| (&raw mut argument.0).cast())
+            .map(|argument| (&raw mut *argument).cast())
     }
 }
 

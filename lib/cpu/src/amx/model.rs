@@ -111,7 +111,7 @@ impl TileUnit for Model {
 
 #[cfg(all(test, target_arch = "x86_64"))]
 mod tests {
-    use super::super::{Amx, Block, Reused, is_available};
+    use super::super::{Amx, Block, is_available};
     use super::*;
 
     /// Random bytes: all bits of bfloat16, with infinity, NaN and values below normal ones, or those near 1.
@@ -166,7 +166,7 @@ mod tests {
                 right_row: 128,
                 steps,
                 ahead: right.as_ptr(),
-                reused: [Reused::Left, Reused::Right][round as usize / 2 % 2],
+                reuses_left: round / 2 % 2 == 0,
             };
             let sums = Block([[1.5f32; SIDE]; SIDE]);
             let sums = (round % 3 == 0).then_some(sums.0.as_flattened().as_ptr());

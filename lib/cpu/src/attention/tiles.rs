@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
-use crate::amx::{HALVES, Operands, Reused, SIDE, STEP, TileUnit};
+use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::exp::{COARSE, FINE, exp2};
 use crate::simd::{Simd, prefetch};
 use crate::{Rows, RowsMut};
@@ -217,7 +217,7 @@ impl<U: TileUnit> Head<'_, U> {
                 right_row: 2 * STEP,
                 steps: self.wide / HALVES,
                 ahead: keys.wrapping_add(self.wide * STEP),
-                reused: Reused::Left,
+                reuses_left: true,
             };
             let scores = block.scores.add(panel * SUMS);
             self.unit.begin(None);
@@ -262,7 +262,7 @@ impl<U: TileUnit> Head<'_, U> {
                     right_row: self.wide * 4,
                     steps: block.panels,
                     ahead: values,
-                    reused: Reused::Left,
+                    reuses_left: true,
                 };
                 let mixed = self.mixed.add(channel * SIDE);
                 self.unit.begin((block.key > 0).then_some(mixed));

@@ -5,8 +5,7 @@ use std::ops::Range;
 use super::product::{Finished, Multiplier, Place, Sums, products, room_for};
 use super::quantized::{Form, GROUP, Panels, padded, quantize};
 use super::tiles::Bytes;
-use super::{Epilogue, VECTORS, Weights, columns};
-use crate::aligned::{Aligned, OutOfMemory};
+use super::{Converted, Epilogue, VECTORS, Weights, columns};
 #[cfg(target_arch = "x86_64")]
 use crate::amx::Amx;
 use crate::amx::{SIDE, TileUnit};
@@ -22,29 +21,8 @@ use crate::{
     simd::Neon,
 };
 
-/// Memory for input rows as integers.
-#[derive(Debug, Default)]
-pub(super) struct Quantized {
-    /// `(rows, inputs)`, in the instruction set's form.
-    inputs: Aligned<u8>,
-    /// `(rows, groups)`
-    scales: Aligned,
-    /// A panel of weights in the instruction set's form, if that is another one than in memory.
-    panel: Aligned<u8>,
-}
-
-impl Quantized {
-    /// Grows to `rows` inputs of `weights`.
-    pub(super) fn grow(&mut self, weights: &Weights, rows: usize) -> Result<(), OutOfMemory> {
-        let [inputs, scales, panel] = room(weights, rows);
-        self.inputs.grow(inputs)?;
-        self.scales.grow(scales)?;
-        self.panel.grow(panel)
-    }
-}
-
 /// Returns the bytes and scales of `rows` inputs, and the bytes of a panel.
-fn room(weights: &Weights, rows: usize) -> [usize; 3] {
+pub(super) fn room(weights: &Weights, rows: usize) -> [usize; 3] {
     let (inputs, form) = (weights.inputs, Form::for_isa(weights.isa));
     let rows = room_for(rows, inputs, form.bytes, form.rows);
     [
@@ -61,18 +39,18 @@ pub(super) fn apply(
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
     epilogue: Epilogue,
-    quantized: &mut Quantized,
+    converted: &mut Converted,
 ) {
-    let [inputs, scales, panel] = room(weights, x.rows());
-    assert!(quantized.inputs.len() >= inputs, "there is room");
-    assert!(quantized.scales.len() >= scales, "there is room");
-    assert!(quantized.panel.len() >= panel, "there is room");
+    let [integers, scales, panel] = room(weights, x.rows());
+    assert!(converted.integers.len() >= integers, "there is room");
+    assert!(converted.scales.len() >= scales, "there is room");
+    assert!(converted.wide_panel.len() >= panel, "there is room");
     let mut job = Job {
         panels,
         weights,
         x,
         epilogue,
-        quantized,
+        converted,
     };
     // SAFETY: the CPU has the instruction set of the weights, and the shapes were checked.
     unsafe { dispatched(&mut job, out) }
@@ -84,7 +62,7 @@ struct Job<'a> {
     weights: &'a Weights,
     x: Rows<'a>,
     epilogue: Epilogue,
-    quantized: &'a mut Quantized,
+    converted: &'a mut Converted,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -142,8 +120,8 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
     let bytes = Bytes {
         unit: U::start(),
         panels: job.panels,
-        quantized: job.quantized.inputs.as_mut_ptr(),
-        scales: job.quantized.scales.as_mut_ptr(),
+        quantized: job.converted.integers.as_mut_ptr(),
+        scales: job.converted.scales.as_mut_ptr(),
         inputs: job.weights.inputs,
     };
     unsafe { products::<U::F, _, SIDE>(bytes, job.weights, job.x, out, job.epilogue) }
@@ -158,9 +136,9 @@ unsafe fn multiply<D: Dot, const ROWS: usize, const UNITS: usize>(
     debug_assert_eq!(Form::by::<D>(ROWS), Form::for_isa(job.weights.isa));
     let integers = Integers::<D, UNITS> {
         panels: job.panels,
-        quantized: job.quantized.inputs.as_mut_ptr(),
-        scales: job.quantized.scales.as_mut_ptr(),
-        room: job.quantized.panel.as_mut_ptr().cast(),
+        quantized: job.converted.integers.as_mut_ptr(),
+        scales: job.converted.scales.as_mut_ptr(),
+        room: job.converted.wide_panel.as_mut_ptr().cast(),
         panel: std::ptr::null(),
         inputs: job.weights.inputs,
     };

@@ -7,7 +7,7 @@ use super::VECTORS;
 use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
 use super::quantized::{self, GROUP, quantize};
 use crate::Rows;
-use crate::amx::{Block, HALVES, Operands, Reused, SIDE, STEP, TileUnit};
+use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
 
 /// The bytes of a step of 32 rows, or of 32 columns.
@@ -53,8 +53,8 @@ fn operands(
         steps: range.len(),
         // Each block of rows prefetches another share of the next panel.
         ahead: right.wrapping_add(bytes + block * range.len() * 512),
-        // By all rows.
-        reused: Reused::Right,
+        // All rows use the right side again.
+        reuses_left: false,
     }
 }
 

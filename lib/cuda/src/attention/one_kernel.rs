@@ -4,7 +4,7 @@ use tch::{Kind, Tensor};
 
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
-use crate::shim::VarlenKernel;
+use crate::shim::varlen_attention;
 
 /// The least compute capability that has flash attention.
 const FLASH: (i32, i32) = (8, 0);
@@ -24,24 +24,20 @@ pub(super) fn forward(
     batch: &DeviceBatch,
     capability: (i32, i32),
 ) -> Result<Tensor, CudaError> {
-    let kernel = select_kernel(capability, qkv.f_kind()?, qkv.size4()?.3);
+    let flash = has_flash(capability, qkv.f_kind()?, qkv.size4()?.3);
     let call = |heads: [&Tensor; 3], offsets: &Tensor, longest, scale| {
-        kernel.forward(heads, offsets, longest, scale)
+        varlen_attention(flash, heads, offsets, longest, scale)
     };
     in_calls(qkv, batch, MAX_SEQUENCES, &call)
 }
 
-/// Selects flash attention if the device, the type and the heads support it.
-fn select_kernel(capability: (i32, i32), kind: Kind, head_dim: i64) -> VarlenKernel {
-    match kind {
-        Kind::Half | Kind::BFloat16 if capability >= FLASH && head_dim <= FLASH_HEAD_DIM => {
-            VarlenKernel::Flash
-        }
-        _ => VarlenKernel::MemoryEfficient,
-    }
+/// Whether the device, the type and the heads support flash attention.
+fn has_flash(capability: (i32, i32), kind: Kind, head_dim: i64) -> bool {
+    let is_half = matches!(kind, Kind::Half | Kind::BFloat16);
+    is_half && capability >= FLASH && head_dim <= FLASH_HEAD_DIM
 }
 
-/// A kernel: see [`VarlenKernel::forward`].
+/// A kernel: see [`varlen_attention`].
 type Call<'a> = dyn Fn([&Tensor; 3], &Tensor, i64, f64) -> Result<Tensor, CudaError> + 'a;
 
 /// Computes attention by calls of `most` sequences. Heads are padded with zeros to the alignment of the kernel, which changes
@@ -109,13 +105,13 @@ mod tests {
     fn flash_attention_where_it_is_supported() {
         let (hopper, turing) = ((9, 0), (7, 5));
         for (capability, kind, head_dim, expected) in [
-            (hopper, Kind::Half, 64, VarlenKernel::Flash),
-            (hopper, Kind::BFloat16, 256, VarlenKernel::Flash),
-            (hopper, Kind::Half, 264, VarlenKernel::MemoryEfficient),
-            (hopper, Kind::Float, 64, VarlenKernel::MemoryEfficient),
-            (turing, Kind::Half, 64, VarlenKernel::MemoryEfficient),
+            (hopper, Kind::Half, 64, true),
+            (hopper, Kind::BFloat16, 256, true),
+            (hopper, Kind::Half, 264, false),
+            (hopper, Kind::Float, 64, false),
+            (turing, Kind::Half, 64, false),
         ] {
-            assert_eq!(select_kernel(capability, kind, head_dim), expected);
+            assert_eq!(has_flash(capability, kind, head_dim), expected);
         }
     }
 

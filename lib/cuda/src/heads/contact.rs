@@ -11,11 +11,11 @@
 //!
 //! A protein of `L` residues needs the memory of one `(T, T)` map and `R`.
 
-use plmkit_esm2::Varlen;
+use std::ops::Range;
+
 use tch::{Device, Kind, Tensor};
 
 use crate::CudaError;
-use crate::transfer::{Transfer, Values};
 
 /// The most values of attention maps in memory at once, unless one map has more.
 const MAP_VALUES: i64 = 1 << 22;
@@ -29,16 +29,10 @@ pub(crate) struct ContactHead {
     pub(crate) bias: Tensor,
 }
 
-/// Collects the contacts of a batch while its layers are computed.
+/// Collects the contacts of a sequence of `T` tokens, `L` of them residues, while the layers are computed: sums over its maps.
 #[derive(Debug)]
 pub(crate) struct Contacts<'a> {
     head: &'a ContactHead,
-    sequences: Vec<Sums>,
-}
-
-/// Sums over the maps of a sequence of `T` tokens, `L` of them residues.
-#[derive(Debug)]
-struct Sums {
     first: i64,
     tokens: i64,
     /// `(1, T·T)`: the weighted sum of the maps.
@@ -50,42 +44,22 @@ struct Sums {
 impl<'a> Contacts<'a> {
     pub(crate) fn new(
         head: &'a ContactHead,
-        batch: Varlen<'_>,
+        span: &Range<usize>,
         device: Device,
     ) -> Result<Self, CudaError> {
-        let sequences = batch.spans().map(|span| {
-            let tokens = span.len() as i64;
-            Ok(Sums {
-                first: span.start as i64,
-                tokens,
-                maps: Tensor::f_zeros([1, tokens * tokens], (Kind::Float, device))?,
-                rows: Vec::new(),
-            })
-        });
+        let tokens = span.len() as i64;
         Ok(Self {
             head,
-            sequences: sequences.collect::<Result<_, CudaError>>()?,
+            first: span.start as i64,
+            tokens,
+            maps: Tensor::f_zeros([1, tokens * tokens], (Kind::Float, device))?,
+            rows: Vec::new(),
         })
     }
 
     /// Adds the maps of the next layer, whose queries, keys and values are `(total_tokens, 3, heads, head_dim)` with
     /// the first two rotated.
     pub(crate) fn add(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
-        let head = self.head;
-        self.sequences
-            .iter_mut()
-            .try_for_each(|sums| sums.add(qkv, head))
-    }
-
-    /// Returns the contact probabilities, `(L, L)` for each sequence in turn.
-    pub(crate) fn finish(self, transfer: &Transfer) -> Result<Values, CudaError> {
-        let head = self.head;
-        transfer.download(self.sequences.into_iter().map(|sums| sums.finish(head)))
-    }
-}
-
-impl Sums {
-    fn add(&mut self, qkv: &Tensor, head: &ContactHead) -> Result<(), CudaError> {
         let (_, _, heads, head_dim) = qkv.size4()?;
         let tokens = self.tokens;
         let own = qkv
@@ -94,9 +68,7 @@ impl Sums {
             .f_permute([1, 2, 0, 3])?; // (3, heads, T, head_dim)
         let (queries, keys) = (own.f_get(0)?, own.f_get(1)?);
         let queries = queries.f_mul_scalar((head_dim as f64).powf(-0.5))?;
-        let weight = head
-            .weight
-            .f_narrow(0, self.rows.len() as i64 * heads, heads)?;
+        let weight = (self.head.weight).f_narrow(0, self.rows.len() as i64 * heads, heads)?;
         let rows = Tensor::f_empty([heads, tokens - 2], (Kind::Float, qkv.device()))?;
         let at_once = (MAP_VALUES / (tokens * tokens)).clamp(1, heads);
         for first in (0..heads).step_by(at_once as usize) {
@@ -117,8 +89,8 @@ impl Sums {
         Ok(())
     }
 
-    /// Returns `(L, L)` probabilities.
-    fn finish(self, head: &ContactHead) -> Result<Tensor, CudaError> {
+    /// Returns the contact probabilities, `(L, L)`.
+    pub(crate) fn finish(self) -> Result<Tensor, CudaError> {
         let (tokens, residues) = (self.tokens, self.tokens - 2);
         let maps = self
             .maps
@@ -127,10 +99,10 @@ impl Sums {
             .f_narrow(1, 1, residues)?;
         let rows = Tensor::f_cat(&self.rows, 0)?; // (layers·heads, L)
         let sums = rows.f_sum_dim_intlist([1].as_slice(), true, Kind::Float)?; // (layers·heads, 1)
-        let scaled = rows.f_mul(&head.weight.f_unsqueeze(1)?.f_neg()?.f_div(&sums)?)?;
+        let scaled = rows.f_mul(&self.head.weight.f_unsqueeze(1)?.f_neg()?.f_div(&sums)?)?;
         let mut logits = maps.f_add(&maps.f_tr()?)?;
         let _ = logits.f_addmm_(&rows.f_tr()?, &scaled)?;
-        let probabilities = logits.f_add(&head.bias)?.f_sigmoid()?;
+        let probabilities = logits.f_add(&self.head.bias)?.f_sigmoid()?;
         // The mean is symmetric to the bit. Products and libtorch's sigmoid round differently in places.
         Ok(probabilities
             .f_add(&probabilities.f_tr()?)?
@@ -140,6 +112,8 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
+    use plmkit_esm2::Varlen;
+
     use super::*;
 
     /// fair-esm's head in f64 for the `(layers·heads, T, T)` maps of a sequence.
@@ -171,11 +145,13 @@ mod tests {
             tokens[last] = 2;
         }
         let batch = Varlen::new(&tokens, &cu_seqlens).unwrap();
-        let mut contacts = Contacts::new(&head, batch, Device::Cpu).unwrap();
+        let spans = batch.spans();
+        let contacts = spans.map(|span| Contacts::new(&head, &span, Device::Cpu).unwrap());
+        let mut contacts: Vec<_> = contacts.collect();
         let mut maps = [Vec::new(), Vec::new()];
         for _ in 0..layers {
             let qkv = Tensor::randn([43, 3, heads, head_dim], (Kind::Float, Device::Cpu)) * 2.0;
-            contacts.add(&qkv).unwrap();
+            contacts.iter_mut().for_each(|own| own.add(&qkv).unwrap());
             for (maps, span) in maps.iter_mut().zip(batch.spans()) {
                 let own = qkv.narrow(0, span.start as i64, span.len() as i64);
                 let own = own.to_kind(Kind::Double).permute([1, 2, 0, 3]);
@@ -183,9 +159,9 @@ mod tests {
                 maps.push((scores / (head_dim as f64).sqrt()).softmax(-1, Kind::Double));
             }
         }
-        let transfer = Transfer::new(Device::Cpu, false).unwrap();
-        let found = contacts.finish(&transfer).unwrap().read();
-        let found = Tensor::from_slice(&found).to_kind(Kind::Double);
+        let found = contacts.into_iter().map(|own| own.finish().unwrap());
+        let found: Vec<_> = found.map(|map| map.flatten(0, -1)).collect();
+        let found = Tensor::cat(&found, 0).to_kind(Kind::Double);
         let expected = maps.map(|maps| written_out(&Tensor::cat(&maps, 0), &head).flatten(0, -1));
         let error = (found - Tensor::cat(&expected, 0))
             .abs()

@@ -134,11 +134,11 @@ fn a_cpu_copies_at_once_in_row_major_order() {
         .download([Ok(tensor.shallow_clone()), Ok(tensor.shallow_clone())])
         .unwrap();
     assert_eq!(values.read(), [1.0, 3.0, 2.0, 4.0, 1.0, 3.0, 2.0, 4.0]);
-    let upload = transfer.upload().unwrap();
+    let begin = transfer.begin_upload().unwrap();
     let list = [1f32, 2.0];
-    let same = upload.copy(&transfer.stage(&list).unwrap()).unwrap();
+    let same = transfer.copy(&transfer.stage(&list).unwrap()).unwrap();
     assert_eq!(same, Tensor::from_slice(&list));
-    assert!(upload.end().unwrap().is_none());
+    assert!(transfer.end_upload(begin).unwrap().is_none());
     assert!(transfer.record().unwrap().is_none());
     assert!(transfer.timer().is_none());
 }
