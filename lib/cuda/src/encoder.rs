@@ -20,7 +20,6 @@ use crate::embedding::Embedding;
 use crate::fp8::{Fp8, Input};
 use crate::layer_norm::LayerNorm;
 use crate::linear::{Dense, Linear};
-use crate::model::Collector;
 use crate::pooling::pool;
 use crate::rope::{Frequencies, rotate, turns};
 
@@ -61,6 +60,20 @@ impl Layer {
             Some(norms) if in_fp8 => norms.each_ref(),
             _ => [&self.attention_norm, &self.ffn_norm],
         }
+    }
+}
+
+/// What sees the values of a forward pass as they are computed.
+pub(crate) trait Observer {
+    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
+    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError>;
+
+    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
+    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError>;
+
+    /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.
+    fn product(&mut self, _layer: usize, _input: &Input) -> Result<(), CudaError> {
+        Ok(())
     }
 }
 
@@ -161,14 +174,14 @@ impl Encoder {
         embedding.finish(out, batch)
     }
 
-    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the collector each output, and queries, keys and values
+    /// Applies the first `depth` layers to `x`, `(rows, hidden)` f32. Shows the observer each output, and queries, keys and values
     /// before attention, `(rows, 3, heads, head_dim)` of the batch's kind with the first two rotated.
     pub(crate) fn forward(
         &self,
         x: Tensor,
         batch: &DeviceBatch,
         depth: usize,
-        collector: &mut Collector<'_>,
+        observer: &mut impl Observer,
     ) -> Result<(), CudaError> {
         let gpu = self.gpu.as_ref();
         let mut pass = Pass {
@@ -185,7 +198,7 @@ impl Encoder {
         };
         drop(x);
         batch.time(KernelKind::Embedding)?;
-        collector.hidden(0, &pass.x)?;
+        observer.hidden(0, &pass.x)?;
         // Those of the layer before. The layers of published checkpoints store equal frequencies.
         let mut kept: Option<(&[f32], Tensor)> = None;
         let mut normalised = match self.layers[..depth].first() {
@@ -194,7 +207,7 @@ impl Encoder {
         };
         batch.time(KernelKind::LayerNorm)?;
         for (number, layer) in self.layers[..depth].iter().enumerate() {
-            collector.product(number, &normalised)?;
+            observer.product(number, &normalised)?;
             let qkv = layer.qkv.forward(&normalised, batch.kind)?; // (rows, 3·hidden)
             batch.time(KernelKind::Gemm)?;
             let inv_freq = &layer.inv_freq;
@@ -212,7 +225,7 @@ impl Encoder {
                 qkv
             };
             batch.time(KernelKind::Rotary)?;
-            collector.attention(&qkv)?;
+            observer.attention(&qkv)?;
             let mixed = attend(&qkv, batch, self.capability)?; // (rows, hidden)
             batch.time(KernelKind::Attention)?;
             let attended = layer.out.forward(&mixed, batch.kind)?;
@@ -221,10 +234,10 @@ impl Encoder {
             let [_, norm] = layer.norms(pass.in_fp8);
             normalised = pass.normalise(Some(&attended), norm, scale)?;
             batch.time(KernelKind::LayerNorm)?;
-            collector.product(number, &normalised)?;
+            observer.product(number, &normalised)?;
             let wide = pass.up(&normalised, layer)?; // (rows, intermediate)
             batch.time(KernelKind::Gelu)?;
-            collector.product(number, &wide)?;
+            observer.product(number, &wide)?;
             let fed = layer.down.forward(&wide, batch.kind)?;
             batch.time(KernelKind::Gemm)?;
             // The normalisation of the next layer adds the sum.
@@ -238,7 +251,7 @@ impl Encoder {
                 }
             }
             batch.time(KernelKind::LayerNorm)?;
-            collector.hidden(number + 1, &pass.x)?;
+            observer.hidden(number + 1, &pass.x)?;
         }
         Ok(())
     }

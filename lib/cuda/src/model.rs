@@ -7,13 +7,12 @@ use plmkit_esm2::Pass;
 use plmkit_esm2::cuda::MemoryAsked;
 use plmkit_esm2::{EsmError, KernelKind, Varlen};
 use plmkit_kit::Stop;
-use tch::{Kind, Tensor};
+use tch::Tensor;
 
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
 use crate::embedding::Embedding;
-use crate::encoder::{Encoder, kind_of};
-use crate::fp8::Input;
+use crate::encoder::{Encoder, Observer, kind_of};
 use crate::heads::{ContactHead, Contacts, LanguageModelHead};
 use crate::layer_norm::LayerNorm;
 use crate::libtorch::set_threads;
@@ -107,7 +106,6 @@ impl TorchModel {
             columns,
             values: columns.iter().map(|_| Values::default()).collect(),
             contacts,
-            mean_inputs: None,
         };
         set_threads(self.threads);
         let embedded = self.encoder.embed(&self.embedding, &batch)?; // (rows, hidden)
@@ -130,21 +128,18 @@ impl TorchModel {
 }
 
 /// Computes the columns of a batch from its layers.
-pub(crate) struct Collector<'a> {
-    pub(crate) model: &'a TorchModel,
-    pub(crate) batch: &'a DeviceBatch<'a>,
-    pub(crate) columns: &'a [Column],
+struct Collector<'a> {
+    model: &'a TorchModel,
+    batch: &'a DeviceBatch<'a>,
+    columns: &'a [Column],
     /// The values of each column.
-    pub(crate) values: Vec<Values>,
+    values: Vec<Values>,
     /// Of each sequence, if asked for.
-    pub(crate) contacts: Vec<Contacts<'a>>,
-    /// The mean of each input of a product, `(in)` f32, if asked for: of each layer those of its products, in their order.
-    pub(crate) mean_inputs: Option<Vec<Vec<Tensor>>>,
+    contacts: Vec<Contacts<'a>>,
 }
 
-impl Collector<'_> {
-    /// Receives the output of a layer, `(rows, hidden)` f32; that of layer 0 is the embedding. The next layer overwrites it.
-    pub(crate) fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
+impl Observer for Collector<'_> {
+    fn hidden(&mut self, layer: usize, x: &Tensor) -> Result<(), CudaError> {
         let Self { model, batch, .. } = *self;
         if model.stop.requested() {
             return Err(EsmError::Stopped.into());
@@ -180,20 +175,8 @@ impl Collector<'_> {
         batch.time(KernelKind::Pooling)
     }
 
-    /// Receives queries, keys and values of the next layer, the first two rotated: `(rows, 3, heads, head_dim)`.
-    pub(crate) fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
+    fn attention(&mut self, qkv: &Tensor) -> Result<(), CudaError> {
         let mut contacts = self.contacts.iter_mut();
         contacts.try_for_each(|contacts| contacts.add(qkv))
-    }
-
-    /// Receives the inputs of `qkv`, `up` and `down`, `(rows, in)`, of a layer, counted from 0.
-    pub(crate) fn product(&mut self, layer: usize, input: &Input) -> Result<(), CudaError> {
-        if let Some(means) = &mut self.mean_inputs {
-            let values = input.values();
-            let mean = values.f_mean_dim([0].as_slice(), false, Kind::Float)?;
-            means.resize_with(layer + 1, Vec::new);
-            means[layer].push(mean);
-        }
-        Ok(())
     }
 }

@@ -5,12 +5,15 @@
 //! what is rounded is smaller then.
 
 use plmkit_contract::tokenize;
-use plmkit_esm2::Varlen;
-use tch::Kind;
+use plmkit_esm2::{EsmError, Varlen};
+use plmkit_kit::Stop;
+use tch::{Kind, Tensor};
 
 use crate::CudaError;
 use crate::device_batch::DeviceBatch;
-use crate::model::{Collector, TorchModel};
+use crate::encoder::Observer;
+use crate::fp8::Input;
+use crate::model::TorchModel;
 
 /// Proteins of many kinds of organisms, 1,761 tokens: entries of UniProt (CC BY 4.0). With others, vectors in fp8 would have other bits.
 const PROTEINS: &str = include_str!("proteins.fasta");
@@ -25,19 +28,14 @@ pub(crate) fn compensate(model: &mut TorchModel) -> Result<(), CudaError> {
     let batch = Varlen::new(&tokens, &offsets).expect("complete sequences");
     // f32: by the weights that are not rounded.
     let (batch, _) = DeviceBatch::new(batch, Kind::Float, &model.transfer, false)?;
-    let mut collector = Collector {
-        model,
-        batch: &batch,
-        columns: &[],
-        values: Vec::new(),
-        contacts: Vec::new(),
-        mean_inputs: Some(Vec::new()),
+    let mut observer = MeanInputs {
+        of_layers: Vec::new(),
+        stop: &model.stop,
     };
     let x = model.encoder.embed(&model.embedding, &batch)?;
     let layers = model.encoder.layers.len();
-    (model.encoder).forward(x, &batch, layers, &mut collector)?;
-    let mean_inputs = collector.mean_inputs.unwrap_or_default();
-    for (layer, means) in model.encoder.layers.iter_mut().zip(mean_inputs) {
+    (model.encoder).forward(x, &batch, layers, &mut observer)?;
+    for (layer, means) in model.encoder.layers.iter_mut().zip(observer.of_layers) {
         let [of_qkv, of_up, of_down] = &means[..] else {
             unreachable!("each layer shows three inputs");
         };
@@ -49,4 +47,33 @@ pub(crate) fn compensate(model: &mut TorchModel) -> Result<(), CudaError> {
         layer.fp8_norms = Some([before_attention?, before_ffn?]);
     }
     Ok(())
+}
+
+/// Keeps the mean of each input of a product, `(in)` f32.
+struct MeanInputs<'a> {
+    /// Of each layer those of its products, in their order.
+    of_layers: Vec<Vec<Tensor>>,
+    stop: &'a Stop,
+}
+
+impl Observer for MeanInputs<'_> {
+    fn hidden(&mut self, _layer: usize, _x: &Tensor) -> Result<(), CudaError> {
+        if self.stop.requested() {
+            return Err(EsmError::Stopped.into());
+        }
+        Ok(())
+    }
+
+    fn attention(&mut self, _qkv: &Tensor) -> Result<(), CudaError> {
+        Ok(())
+    }
+
+    fn product(&mut self, layer: usize, input: &Input) -> Result<(), CudaError> {
+        let mean = input
+            .values()
+            .f_mean_dim([0].as_slice(), false, Kind::Float)?;
+        self.of_layers.resize_with(layer + 1, Vec::new);
+        self.of_layers[layer].push(mean);
+        Ok(())
+    }
 }
