@@ -15,7 +15,7 @@ use strum::{Display, EnumMessage, VariantArray};
 use crate::residue::ResidueChanges;
 
 pub(crate) use bases::to_sets;
-use codon_table::{CodonTable, START, STOP};
+use codon_table::{Entries, START, STOP, codon_entries, index};
 pub use genetic_code::GeneticCode;
 
 /// How contigs become peptides.
@@ -73,7 +73,9 @@ pub enum OrfBetween {
 #[derive(Debug)]
 pub struct Translator {
     peptides: Peptides,
-    table: CodonTable,
+    /// What codons code for on the strand of the contig, and on the other one.
+    forward: Entries,
+    reverse: Entries,
     min_residues: usize,
 }
 
@@ -134,9 +136,11 @@ pub struct Translated {
 impl Translator {
     /// Makes a translator that leaves out peptides with fewer than `min_residues` residues.
     pub fn new(translation: Translation, min_residues: u32) -> Self {
+        let [forward, reverse] = codon_entries(translation.code);
         Self {
             peptides: translation.peptides,
-            table: CodonTable::new(translation.code),
+            forward,
+            reverse,
             min_residues: min_residues as usize,
         }
     }
@@ -151,10 +155,10 @@ impl Translator {
             let bases = bases.get(offset(frame)..).unwrap_or_default();
             let codons = bases.chunks_exact(3);
             if frame > 0 {
-                let entries = codons.map(|codon| self.table.forward(codon));
+                let entries = codons.map(|codon| self.forward[index(codon)]);
                 self.read(frame, entries, &mut translated);
             } else {
-                let entries = codons.rev().map(|codon| self.table.reverse(codon));
+                let entries = codons.rev().map(|codon| self.reverse[index(codon)]);
                 self.read(frame, entries, &mut translated);
             }
         }
