@@ -38,7 +38,7 @@ mod windows;
 pub use block::Limits;
 pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
-pub use error::{RecordError, ShardError};
+pub use error::ShardError;
 pub use fasta::FastaReader;
 pub use lengths::read_lengths;
 pub use policy::{LongPolicy, Outcome, Policy};

@@ -18,7 +18,7 @@ use crate::assignment::Assigner;
 use crate::chunk::prepare;
 use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::DuplicateFilter;
-use crate::error::{RecordError, ShardError};
+use crate::error::ShardError;
 use crate::fasta::{BLOCK_BYTES, FastaReader};
 use crate::id_table::IdTable;
 use crate::input::shown;
@@ -205,7 +205,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     }
 
     /// Makes the error of the current record.
-    fn invalid(&self, error: RecordError) -> ShardError {
+    fn invalid(&self, error: String) -> ShardError {
         let input = shown(self.input).to_owned();
         ShardError::Record(input, self.records - self.before, error)
     }
