@@ -49,6 +49,7 @@ pub use shard_limit::ShardLimit;
 pub use shard_name::is_shard_name;
 pub use source::Source;
 pub use translate::{
-    GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,
+    OrfBetween, Peptides, STANDARD_CODE, StopPolicy, Translated, Translation, Translator,
+    genetic_code,
 };
 pub use windows::windows;

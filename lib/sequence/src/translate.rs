@@ -16,7 +16,7 @@ use crate::residue::ResidueChanges;
 
 pub(crate) use bases::to_sets;
 use codon_table::{Entries, START, STOP, codon_entries, index};
-pub use genetic_code::GeneticCode;
+pub use genetic_code::{STANDARD_CODE, genetic_code};
 
 /// How contigs become peptides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -24,9 +24,9 @@ pub struct Translation {
     /// The peptides of a frame.
     #[serde(flatten)]
     pub peptides: Peptides,
-    /// The genetic code.
+    /// The number of the genetic code in NCBI's table.
     #[serde(rename = "genetic_code")]
-    pub code: GeneticCode,
+    pub code: u8,
 }
 
 /// The peptides of a frame.

@@ -1,7 +1,7 @@
 //! The residues of codons.
 
 use super::bases::complement;
-use super::genetic_code::GeneticCode;
+use super::genetic_code::codons;
 
 /// The bit of an entry whose codon may start a protein. Residues are ASCII.
 pub(super) const START: u8 = 0x80;
@@ -16,9 +16,9 @@ pub(super) type Entries = Box<[u8; 1 << 12]>;
 ///
 /// A codon is three [sets of bases](super::bases::to_sets). Its residue is X unless all codons of the sets have the same one. Its
 /// entry has the bit [`START`] if it is a single codon that may start a protein.
-pub(super) fn codon_entries(code: GeneticCode) -> [Entries; 2] {
+pub(super) fn codon_entries(code: u8) -> [Entries; 2] {
     let [mut forward, mut reverse] = [(); 2].map(|()| Box::new([b'X'; 1 << 12]));
-    let (residues, starts) = code.codons();
+    let (residues, starts) = codons(code);
     for codon in 0..1usize << 12 {
         let sets = [codon >> 8, codon >> 4, codon].map(|set| set as u8 & 15);
         let entry = entry(residues, starts, sets);

@@ -15,7 +15,6 @@ fn translated(
     min_residues: u32,
     bases: &str,
 ) -> Vec<(String, String)> {
-    let code = code.to_string().parse().expect("a code");
     let translator = Translator::new(Translation { peptides, code }, min_residues);
     let mut sets = bases.as_bytes().to_vec();
     let (length, known) = to_sets(&mut sets, false);
@@ -176,7 +175,7 @@ fn ambiguous_codons_are_what_all_their_codons_are() {
 
 /// Translates one codon of A, C, G, T and N by the lines of NCBI's table.
 fn naive(code: &str, codon: &[u8]) -> char {
-    let (residues, _) = code.parse::<GeneticCode>().expect("a code").codons();
+    let (residues, _) = genetic_code::codons(genetic_code(code).expect("a code"));
     let is = |letter: u8, base: usize| letter == b'N' || b"TCAG"[base % 4] == letter;
     let codons =
         (0..64).filter(|at| is(codon[0], at / 16) && is(codon[1], at / 4) && is(codon[2], *at));
