@@ -49,7 +49,6 @@ pub use shard_limit::ShardLimit;
 pub use shard_name::is_shard_name;
 pub use source::Source;
 pub use translate::{
-    OrfBetween, Peptides, STANDARD_CODE, StopPolicy, Translated, Translation, Translator,
-    genetic_code,
+    OrfBetween, STANDARD_CODE, StopPolicy, Translated, Translation, Translator, genetic_code,
 };
 pub use windows::windows;

@@ -11,9 +11,8 @@ use plmkit_cli::{
 use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_dataset::{SUMMARY_FILE, dataset_folder};
 use plmkit_sequence::{
-    DuplicatePolicy, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy, STANDARD_CODE,
-    ShardConfig, ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
-    genetic_code,
+    DuplicatePolicy, InvalidPolicy, LongPolicy, OrfBetween, Policy, STANDARD_CODE, ShardConfig,
+    ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work, genetic_code,
 };
 
 /// The longest readable record, in residues.
@@ -308,17 +307,17 @@ fn translation(args: &RecordOptions) -> Result<Option<Translation>, Fault> {
             "--translate expects contigs: found --alphabet protein",
         ));
     }
-    let peptides = match how {
-        None => return Ok(None),
-        Some(Translate::SixFrame) => Peptides::SixFrame {
+    let genetic_code = args.genetic_code.unwrap_or(STANDARD_CODE);
+    Ok(how.map(|how| match how {
+        Translate::SixFrame => Translation::SixFrame {
             stops: args.stops.unwrap_or(StopPolicy::Split),
+            genetic_code,
         },
-        Some(Translate::Orf) => Peptides::Orf {
+        Translate::Orf => Translation::Orf {
             orf_between: args.orf_between.unwrap_or(OrfBetween::Stops),
+            genetic_code,
         },
-    };
-    let code = args.genetic_code.unwrap_or(STANDARD_CODE);
-    Ok(Some(Translation { peptides, code }))
+    }))
 }
 
 /// Checks that the set replaces no file of a known dataset, and no input that is named like an unfinished file of it.
