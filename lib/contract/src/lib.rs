@@ -62,7 +62,7 @@ pub use model_files::{
     FIRST_RELEASE, MODEL_JSON_BYTES, WEIGHT_FILES, is_weight_index, parse_weight_index,
 };
 pub use model_shape::ModelShape;
-pub use outputs::{Layers, NoSuchLayer, Outputs, Scores};
+pub use outputs::{Layers, Outputs, Scores, no_such_layer};
 pub use peptide::{PEPTIDES_FILE, PeptideRow, peptide_rows, peptides_schema};
 pub use pooling::Pooling;
 pub use provenance::{

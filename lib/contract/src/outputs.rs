@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use plmkit_kit::Fault;
+
 use crate::{Column, Pooling};
 
 /// How the scores of substitutions are computed.
@@ -44,25 +46,22 @@ pub enum Layers {
     Listed(Vec<i64>),
 }
 
-/// A listed layer that the model does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("layer {layer} does not exist; expected 0 to {layers}")]
-pub struct NoSuchLayer {
-    /// The layer asked for.
-    pub layer: i64,
-    /// The last layer of the model.
-    pub layers: usize,
+/// The error of a layer that is asked for, and that a model with this last layer does not have.
+pub fn no_such_layer(layer: i64, last: usize) -> Fault {
+    Fault::usage(format!(
+        "layer {layer} does not exist; expected 0 to {last}"
+    ))
 }
 
 impl Outputs {
     /// Returns the columns of a model with `layers` layers, in file order, each once.
-    pub fn columns(&self, layers: usize) -> Result<Vec<Column>, NoSuchLayer> {
+    pub fn columns(&self, layers: usize) -> Result<Vec<Column>, Fault> {
         let number = |&layer: &i64| {
             let from_end = || (layers + 1).checked_sub(layer.unsigned_abs() as usize);
             let number = usize::try_from(layer).ok().or_else(from_end);
             let number = number.filter(|&number| number <= layers);
             let number = number.map(|number| number as u32);
-            number.ok_or(NoSuchLayer { layer, layers })
+            number.ok_or_else(|| no_such_layer(layer, layers))
         };
         let wanted: Vec<u32> = match &self.layers {
             Layers::Last => vec![layers as u32],
@@ -148,8 +147,8 @@ mod tests {
             assert_eq!(columns(text), Ok(expected), "{text}");
         }
         for layer in [34, -35, i64::MIN] {
-            let expected = NoSuchLayer { layer, layers: 33 };
-            assert_eq!(columns(&layer.to_string()), Err(expected));
+            let expected = format!("layer {layer} does not exist; expected 0 to 33");
+            assert_eq!(columns(&layer.to_string()), Err(Fault::usage(expected)));
         }
         for wrong in ["", "--1", "1.5", "-1,all"] {
             assert!(wrong.parse::<Layers>().is_err(), "{wrong}");

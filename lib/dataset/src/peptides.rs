@@ -62,13 +62,13 @@ pub fn write_peptides(
         return Ok([written, left_out]);
     }
     let mut rows = Merge::new(&dataset.parts, [], stop);
-    let mut records = vec![Records::new(move || rows.next_rows())];
+    let mut records = vec![ids_of(move || rows.next_rows())];
     let mut peptides = Vec::new();
     for (kind, mut list) in dataset.lists()? {
         if kind == Kind::Peptides {
             peptides.push(list);
         } else {
-            records.push(Records::new(move || Ok(list.next_batch()?)));
+            records.push(ids_of(move || Ok(list.next_batch()?)));
         }
     }
     let mut file = AtomicFile::create(out)?.keeping(!force);
@@ -80,11 +80,11 @@ pub fn write_peptides(
         while let Some(batch) = list.next_batch()? {
             StoreError::check(stop)?;
             for peptide in peptide_rows(&batch) {
-                for records in &mut records {
-                    if let Some(id) = records.id(peptide.ordinal)?
-                        && ids.is_none_or(|ids| ids.find(id, 0))
+                for id_of in &mut records {
+                    if let Some(id) = id_of(peptide.ordinal)?
+                        && ids.is_none_or(|ids| ids.find(&id, 0))
                     {
-                        let line = line(format, peptide, id);
+                        let line = line(format, peptide, &id);
                         let line = line.map_err(|what| DatasetError::content(list_path, what))?;
                         file.append(line.as_bytes())?;
                         written += 1;
@@ -150,40 +150,32 @@ fn header(id: &str) -> String {
     format!("{id} {contig}:{start}-{end}({strand})")
 }
 
-/// Records in the order of the input, of which a batch is held.
-struct Records<'a> {
-    read: Box<dyn FnMut() -> Result<Option<RecordBatch>, DatasetError> + 'a>,
-    /// The current batch, and the next of its records.
-    current: Option<(RecordBatch, usize)>,
-}
+/// Finds the id of the record with an ordinal, if it is among some.
+type FindId<'a> = Box<dyn FnMut(u64) -> Result<Option<String>, DatasetError> + 'a>;
 
-impl<'a> Records<'a> {
-    fn new(read: impl FnMut() -> Result<Option<RecordBatch>, DatasetError> + 'a) -> Self {
-        Self {
-            read: Box::new(read),
-            current: None,
-        }
-    }
-
-    /// Returns the id of the record with this ordinal, if it is among these. Ordinals are asked in ascending order.
-    fn id(&mut self, ordinal: u64) -> Result<Option<&str>, DatasetError> {
+/// Finds ids among the records in the order of the input that `read` reads, of which a batch is held. Ordinals are asked in ascending
+/// order.
+fn ids_of<'a>(
+    mut read: impl FnMut() -> Result<Option<RecordBatch>, DatasetError> + 'a,
+) -> FindId<'a> {
+    // The current batch, and the next of its records.
+    let mut current: Option<(RecordBatch, usize)> = None;
+    Box::new(move |ordinal| {
         loop {
-            if let Some((batch, at)) = &mut self.current {
+            if let Some((batch, at)) = &mut current {
                 let ordinals = ordinals(batch);
                 *at += ordinals[*at..].partition_point(|&other| other < ordinal);
-                if *at < ordinals.len() {
-                    break;
+                if let Some(&found) = ordinals.get(*at) {
+                    let id = || batch["id"].as_string::<i32>().value(*at).to_owned();
+                    return Ok((found == ordinal).then(id));
                 }
             }
-            match (self.read)()? {
-                Some(batch) => self.current = Some((batch, 0)),
+            current = match read()? {
+                Some(batch) => Some((batch, 0)),
                 None => return Ok(None),
-            }
+            };
         }
-        let found = self.current.as_ref();
-        let found = found.filter(|(batch, at)| ordinals(batch)[*at] == ordinal);
-        Ok(found.map(|(batch, at)| batch["id"].as_string::<i32>().value(*at)))
-    }
+    })
 }
 
 /// The beginnings of the lines of BED that readers take for comments, titles and settings. Some want a word, most a prefix.

@@ -4,7 +4,6 @@ use std::fmt::Display;
 use std::io;
 use std::path::Path;
 
-use plmkit_contract::NoSuchLayer;
 use plmkit_cpu::ForwardError;
 use plmkit_kit::{Exit, Failure, Fault, exit_of_system, io_text, one_line};
 use serde::{Deserialize, Serialize};
@@ -70,12 +69,6 @@ impl Failure for EsmError {
             Self::Refused(fault) => fault.exit(),
             Self::OutOfMemory(_) | Self::Stopped => Exit::Transient,
         }
-    }
-}
-
-impl From<NoSuchLayer> for EsmError {
-    fn from(error: NoSuchLayer) -> Self {
-        Fault::usage(error.to_string()).into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use plmkit_contract::{Column, Dtype, NoSuchLayer, SPECIAL_TOKENS};
+use plmkit_contract::{Column, Dtype, SPECIAL_TOKENS, no_such_layer};
 use plmkit_cpu::Isa;
 use serde::{Deserialize, Serialize};
 
@@ -121,13 +121,13 @@ impl ModelInfo {
     }
 
     /// Returns the number of layers that `columns` need; `None` without columns.
-    pub(crate) fn depth(&self, columns: &[Column]) -> Result<Option<usize>, NoSuchLayer> {
+    pub(crate) fn depth(&self, columns: &[Column]) -> Result<Option<usize>, EsmError> {
         let layers = self.config().layers;
         let depth = columns.iter().map(|column| column.depth(layers)).max();
         match depth {
             Some(layer) if layer > layers => {
                 let layer = i64::try_from(layer).unwrap_or(i64::MAX);
-                Err(NoSuchLayer { layer, layers })
+                Err(no_such_layer(layer, layers).into())
             }
             depth => Ok(depth),
         }

@@ -5,7 +5,7 @@ use std::io::BufRead;
 
 use memchr::{memchr, memchr_iter};
 
-use crate::error::RecordError;
+use crate::error::invalid_record;
 use crate::lines::{Foreign, are_plain, check};
 use crate::records::Records;
 
@@ -70,7 +70,7 @@ pub(crate) struct Parsed {
     /// limit; and how many blanks divide residues.
     pub(crate) changes: [(&'static str, u64); 3],
     /// Why the record after these is invalid.
-    pub(crate) error: Option<RecordError>,
+    pub(crate) error: Option<String>,
 }
 
 impl FastaBlock {
@@ -86,10 +86,9 @@ impl FastaBlock {
         while at < self.text.len() && parsed.error.is_none() {
             match self.parse_record(at, &mut parsed) {
                 Ok(next) => at = next,
-                Err((at, mut error)) => {
+                Err((at, problem)) => {
                     let line = self.line + newlines(&self.text[..at]);
-                    error.problem = format!("{} (line {line})", error.problem);
-                    parsed.error = Some(error);
+                    parsed.error = Some(format!("{problem} (line {line})"));
                 }
             }
         }
@@ -97,11 +96,7 @@ impl FastaBlock {
     }
 
     /// Parses the record that starts at `start`. Returns where it ends, or where it is invalid.
-    fn parse_record(
-        &self,
-        start: usize,
-        parsed: &mut Parsed,
-    ) -> Result<usize, (usize, RecordError)> {
+    fn parse_record(&self, start: usize, parsed: &mut Parsed) -> Result<usize, (usize, String)> {
         let mut body = self.line_end(start);
         if self.limits.pir && is_of_pir(&self.text[start..]) {
             // The title is the rest of the header.
@@ -114,7 +109,7 @@ impl FastaBlock {
         let sequence = self.parse_sequence(body, &mut parsed.records);
         let (next, blanks) = sequence.map_err(|(at, problem)| {
             parsed.records.pop();
-            (at, RecordError::new(Some(id), problem))
+            (at, invalid_record(Some(id), problem))
         })?;
         let counts = [u64::from(recoded), u64::from(cut), blanks];
         for ((_, total), count) in parsed.changes.iter_mut().zip(counts) {
@@ -184,7 +179,7 @@ fn is_of_pir(header: &[u8]) -> bool {
 fn header<'a>(
     line: &'a [u8],
     limits: &Limits,
-) -> Result<(&'a str, Option<Cow<'a, str>>, bool), RecordError> {
+) -> Result<(&'a str, Option<Cow<'a, str>>, bool), String> {
     let header = without_end(line);
     let end = header.iter().position(u8::is_ascii_whitespace);
     let (name, description) = header.split_at(end.unwrap_or(header.len()));
@@ -192,13 +187,13 @@ fn header<'a>(
     if name.len() > limit {
         let problem =
             format!("the header line is too long: expected at most {limit} bytes before a blank");
-        return Err(RecordError::new(None, problem));
+        return Err(invalid_record(None, problem));
     }
     let name = name.strip_prefix(b">").unwrap_or(name);
     let Ok(id) = std::str::from_utf8(name) else {
         let id = String::from_utf8_lossy(name);
         let problem = "expected an id in UTF-8, found other bytes";
-        return Err(RecordError::new(Some(&id), problem));
+        return Err(invalid_record(Some(&id), problem));
     };
     let mut lines = description.splitn(2, |&byte| byte == b'\n');
     let [rest, title] = [(); 2].map(|()| lines.next().unwrap_or_default());
@@ -222,7 +217,7 @@ fn header<'a>(
         ""
     };
     if !problem.is_empty() {
-        return Err(RecordError::new(Some(id), problem));
+        return Err(invalid_record(Some(id), problem));
     }
     let id = &id[if is_pir { 3 } else { 0 }..];
     let limit = limits.description_bytes;

@@ -1,6 +1,6 @@
 //! Errors of making a set of shards.
 
-use std::fmt;
+use std::fmt::Display;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::input::shown;
 pub enum ShardError {
     /// A record of an input, counted from 1, is invalid.
     #[error("{path}: record {1}{2}", path = path_text(.0))]
-    Record(PathBuf, u64, RecordError),
+    Record(PathBuf, u64, String),
     /// The text of an input is not FASTA, or has another alphabet; with the expected and the found content.
     #[error("{path}: {1}", path = path_text(.0))]
     Text(PathBuf, String),
@@ -31,49 +31,29 @@ pub enum ShardError {
     Thread(#[from] io::Error),
 }
 
-/// Why a record is invalid.
-#[derive(Debug)]
-pub struct RecordError {
-    /// Its id, if it can be read.
-    pub(crate) id: Option<String>,
-    /// The expected and the found content.
-    pub(crate) problem: String,
+/// Describes why a record is invalid: the end of a message, with its id, if it can be read, and the expected and the found content.
+pub(crate) fn invalid_record(id: Option<&str>, problem: impl Display) -> String {
+    let id = id.map(|id| format!(" {}", Quoted(id)));
+    format!("{}: {problem}", id.unwrap_or_default())
 }
 
-impl RecordError {
-    pub(crate) fn new(id: Option<&str>, problem: impl Into<String>) -> Self {
-        Self {
-            id: id.map(str::to_owned),
-            problem: problem.into(),
-        }
-    }
-
-    /// A character is no residue, or no base of a contig.
-    pub(crate) fn unknown(id: Option<&str>, unknown: &UnknownResidue, translates: bool) -> Self {
-        let UnknownResidue { position, found } = unknown;
-        let found = found.escape_ascii();
-        let expected = if translates {
-            "bases for --translate"
-        } else {
-            "residues"
-        };
-        Self::new(
-            id,
-            format!(
-                "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
-            ),
-        )
-    }
-}
-
-/// The end of a message.
-impl fmt::Display for RecordError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(id) = &self.id {
-            write!(f, " {}", Quoted(id))?;
-        }
-        write!(f, ": {}", self.problem)
-    }
+/// Describes a record with a character that is no residue, or no base of a contig.
+pub(crate) fn unknown_residue(
+    id: Option<&str>,
+    unknown: &UnknownResidue,
+    translates: bool,
+) -> String {
+    let UnknownResidue { position, found } = unknown;
+    let found = found.escape_ascii();
+    let expected = if translates {
+        "bases for --translate"
+    } else {
+        "residues"
+    };
+    let problem = format_args!(
+        "expected {expected}, found '{found}' at position {position}; --invalid x replaces such characters, --invalid reject sets the record aside"
+    );
+    invalid_record(id, problem)
 }
 
 impl ShardError {

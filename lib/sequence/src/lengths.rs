@@ -6,7 +6,7 @@ use plmkit_store::StoreError;
 
 use crate::assignment::Assigner;
 use crate::config::ShardConfig;
-use crate::error::{RecordError, ShardError};
+use crate::error::{ShardError, unknown_residue};
 use crate::fasta::FastaReader;
 use crate::input::shown;
 use crate::nucleic_acids::{NucleicAcidCheck, is_nucleic};
@@ -49,7 +49,7 @@ pub fn read_lengths(
                 let mut lengths = match outcome {
                     Err(unknown) => {
                         let id = Some(records.get(i).id);
-                        let error = RecordError::unknown(id, &unknown, translator.is_some());
+                        let error = unknown_residue(id, &unknown, translator.is_some());
                         return Err(ShardError::Record(shown(input).to_owned(), number, error));
                     }
                     Ok(Outcome::Rejected(_)) => Vec::new(),

@@ -38,7 +38,7 @@ mod windows;
 pub use block::Limits;
 pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
-pub use error::{RecordError, ShardError};
+pub use error::ShardError;
 pub use fasta::FastaReader;
 pub use lengths::read_lengths;
 pub use policy::{LongPolicy, Outcome, Policy};
@@ -49,6 +49,6 @@ pub use shard_limit::ShardLimit;
 pub use shard_name::is_shard_name;
 pub use source::Source;
 pub use translate::{
-    GeneticCode, OrfBetween, Peptides, StopPolicy, Translated, Translation, Translator,
+    OrfBetween, STANDARD_CODE, StopPolicy, Translated, Translation, Translator, genetic_code,
 };
 pub use windows::windows;

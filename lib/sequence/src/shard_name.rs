@@ -2,22 +2,17 @@
 
 use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
 
-/// A shard of a set. Shards of long proteins come last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ShardKey {
-    pub(crate) long: bool,
-    pub(crate) index: usize,
-}
+/// A shard of a set: whether it is one of long proteins, which come last, and its number.
+pub(crate) type ShardKey = (bool, usize);
 
-impl ShardKey {
-    pub(crate) fn file_name(self) -> String {
-        let prefix = if self.long {
-            LONG_SHARD_PREFIX
-        } else {
-            SHARD_PREFIX
-        };
-        format!("{prefix}{:05}.parquet", self.index)
-    }
+/// Returns the name of a shard.
+pub(crate) fn shard_name((long, index): ShardKey) -> String {
+    let prefix = if long {
+        LONG_SHARD_PREFIX
+    } else {
+        SHARD_PREFIX
+    };
+    format!("{prefix}{index:05}.parquet")
 }
 
 /// Whether `name` is the name of a shard.
@@ -43,20 +38,13 @@ mod tests {
             (false, 99_999),
             (true, 0),
             (true, 3),
-        ]
-        .map(|(long, index)| ShardKey { long, index });
-        let names = keys.map(ShardKey::file_name);
+        ];
+        let names = keys.map(shard_name);
         assert_eq!(names[1], "shard-00012.parquet");
         assert_eq!(names[4], "shard-long-00003.parquet");
         assert!(keys.is_sorted() && names.is_sorted());
         assert!(names.iter().all(|name| is_shard_name(name)));
-        assert!(is_shard_name(
-            &ShardKey {
-                long: false,
-                index: 100_000
-            }
-            .file_name()
-        ));
+        assert!(is_shard_name(&shard_name((false, 100_000))));
         for name in [
             "shard-0001.parquet",
             "shard-0000a.parquet",

@@ -18,17 +18,16 @@ use crate::assignment::Assigner;
 use crate::chunk::prepare;
 use crate::config::{ShardConfig, ShardTarget};
 use crate::duplicate::DuplicateFilter;
-use crate::error::{RecordError, ShardError};
+use crate::error::ShardError;
 use crate::fasta::{BLOCK_BYTES, FastaReader};
 use crate::id_table::IdTable;
 use crate::input::shown;
 use crate::known::KnownDatasets;
 use crate::nucleic_acids::NucleicAcidCheck;
 use crate::policy::Policy;
-use crate::shard_name::ShardKey;
 use crate::shards::Shards;
 use crate::tally::Tally;
-use crate::tasks::Task;
+use crate::tasks;
 use crate::translate::Translator;
 
 /// Reads records from the inputs, assigns them to shards in order, and counts them. Tasks do the rest.
@@ -73,7 +72,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             ShardTarget::MaxTokens(_) => 1,
         };
         for index in 0..count {
-            shards.open(ShardKey { long: false, index })?;
+            shards.open((false, index))?;
         }
         let peptides = (options.translation)
             .map(|_| RecordListWriter::create(&folder.file(PEPTIDES_FILE), Kind::Peptides))
@@ -170,13 +169,13 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
                 let translator = self.translator.clone();
                 let prepare =
                     move || prepare(&policy, translator.as_deref(), block, judge, identify);
-                ahead.push_back((bytes, Task::start(self.tasks, prepare)));
+                ahead.push_back((bytes, tasks::start(self.tasks, prepare)));
             }
             let Some((bytes, chunk)) = ahead.pop_front() else {
                 break;
             };
             bytes_ahead -= bytes;
-            let (parsed, prepared) = chunk.wait();
+            let (parsed, prepared) = tasks::wait(chunk);
             let fingerprints = prepared.iter().map(|record| record.fingerprint);
             self.ids.prefetch(fingerprints);
             for (record, prepared) in parsed.records.iter().zip(prepared) {
@@ -205,7 +204,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
     }
 
     /// Makes the error of the current record.
-    fn invalid(&self, error: RecordError) -> ShardError {
+    fn invalid(&self, error: String) -> ShardError {
         let input = shown(self.input).to_owned();
         ShardError::Record(input, self.records - self.before, error)
     }

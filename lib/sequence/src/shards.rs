@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 use plmkit_contract::{
     Provenance, RowsBuilder, SPECIAL_TOKENS, ShardRow, ShardSummary, shard_schema,
@@ -16,8 +17,8 @@ use plmkit_store::{
 use rayon::ScopeFifo;
 
 use crate::policy::Policy;
-use crate::shard_name::ShardKey;
-use crate::tasks::Task;
+use crate::shard_name::{ShardKey, shard_name};
+use crate::tasks;
 
 /// A row group ends with the protein in which it reaches this many bytes.
 const ROW_GROUP_BYTES: usize = 8 << 20;
@@ -36,7 +37,7 @@ pub(crate) struct Shards<'a, 'scope> {
     encoder: Arc<RowGroupEncoder>,
     open: BTreeMap<ShardKey, OpenShard>,
     /// Row groups that are being encoded, in the order in which they were filled.
-    encoding: VecDeque<(ShardKey, Task<Result<RowGroup, StoreError>>)>,
+    encoding: VecDeque<(ShardKey, Receiver<Result<RowGroup, StoreError>>)>,
     /// The most of them.
     most_encoding: usize,
 }
@@ -76,7 +77,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
 
     fn shard(&mut self, key: ShardKey) -> Result<&mut OpenShard, StoreError> {
         if !self.open.contains_key(&key) {
-            let path = self.folder.file(&key.file_name());
+            let path = self.folder.file(&shard_name(key));
             let shard = OpenShard {
                 writer: ShardWriter::with_encoder(&path, Arc::clone(&self.encoder))?,
                 rows: RowsBuilder::new(shard_schema()),
@@ -129,8 +130,8 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let bytes = std::mem::take(&mut shard.bytes);
         self.waiting -= bytes;
         let encoder = Arc::clone(&self.encoder);
-        let path = self.folder.file(&key.file_name());
-        let group = Task::start(self.tasks, move || encode_rows(&path, &rows, &encoder));
+        let path = self.folder.file(&shard_name(key));
+        let group = tasks::start(self.tasks, move || encode_rows(&path, &rows, &encoder));
         self.encoding.push_back((key, group));
         while self.encoding.len() > self.most_encoding {
             self.write_first()?;
@@ -143,7 +144,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let Some((key, group)) = self.encoding.pop_front() else {
             return Ok(());
         };
-        let group = group.wait()?;
+        let group = tasks::wait(group)?;
         self.folder.check()?;
         self.shard(key)?.writer.append(&group)
     }
@@ -161,17 +162,17 @@ impl<'a, 'scope> Shards<'a, 'scope> {
             self.write_first()?;
         }
         let provenance = Arc::new(provenance.clone());
-        let (tasks, folder) = (self.tasks, self.folder);
+        let (scope, folder) = (self.tasks, self.folder);
         let finished = self.open.into_iter().map(|(key, shard)| {
             let provenance = Arc::clone(&provenance);
-            Task::start(tasks, move || {
+            tasks::start(scope, move || {
                 folder.check()?;
                 finish_shard(key, shard, &provenance)
             })
         });
         // All are started before the first is waited for.
-        let finished: Vec<Task<_>> = finished.collect();
-        finished.into_iter().map(Task::wait).collect()
+        let finished: Vec<Receiver<_>> = finished.collect();
+        finished.into_iter().map(tasks::wait).collect()
     }
 }
 
@@ -186,7 +187,7 @@ fn finish_shard(
     // All shards wait for their names.
     file.suspend()?;
     let summary = ShardSummary {
-        file: key.file_name(),
+        file: shard_name(key),
         rows: digest.rows(),
         residues: shard.residues,
         tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),

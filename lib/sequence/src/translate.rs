@@ -15,33 +15,24 @@ use strum::{Display, EnumMessage, VariantArray};
 use crate::residue::ResidueChanges;
 
 pub(crate) use bases::to_sets;
-use codon_table::{CodonTable, START, STOP};
-pub use genetic_code::GeneticCode;
+use codon_table::{Entries, START, STOP, codon_entries, index};
+pub use genetic_code::{STANDARD_CODE, genetic_code};
 
-/// How contigs become peptides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Translation {
-    /// The peptides of a frame.
-    #[serde(flatten)]
-    pub peptides: Peptides,
-    /// The genetic code.
-    #[serde(rename = "genetic_code")]
-    pub code: GeneticCode,
-}
-
-/// The peptides of a frame.
+/// How contigs become peptides: those of a frame, and the number of the genetic code in NCBI's table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "translate", rename_all = "kebab-case")]
-pub enum Peptides {
+pub enum Translation {
     /// The frame, translated.
     SixFrame {
         /// What to do at stop codons.
         stops: StopPolicy,
+        genetic_code: u8,
     },
     /// Its open reading frames.
     Orf {
         /// What limits them.
         orf_between: OrfBetween,
+        genetic_code: u8,
     },
 }
 
@@ -72,8 +63,10 @@ pub enum OrfBetween {
 /// Translates contigs.
 #[derive(Debug)]
 pub struct Translator {
-    peptides: Peptides,
-    table: CodonTable,
+    translation: Translation,
+    /// What codons code for on the strand of the contig, and on the other one.
+    forward: Entries,
+    reverse: Entries,
     min_residues: usize,
 }
 
@@ -134,9 +127,13 @@ pub struct Translated {
 impl Translator {
     /// Makes a translator that leaves out peptides with fewer than `min_residues` residues.
     pub fn new(translation: Translation, min_residues: u32) -> Self {
+        let (Translation::SixFrame { genetic_code, .. } | Translation::Orf { genetic_code, .. }) =
+            translation;
+        let [forward, reverse] = codon_entries(genetic_code);
         Self {
-            peptides: translation.peptides,
-            table: CodonTable::new(translation.code),
+            translation,
+            forward,
+            reverse,
             min_residues: min_residues as usize,
         }
     }
@@ -151,10 +148,10 @@ impl Translator {
             let bases = bases.get(offset(frame)..).unwrap_or_default();
             let codons = bases.chunks_exact(3);
             if frame > 0 {
-                let entries = codons.map(|codon| self.table.forward(codon));
+                let entries = codons.map(|codon| self.forward[index(codon)]);
                 self.read(frame, entries, &mut translated);
             } else {
-                let entries = codons.rev().map(|codon| self.table.reverse(codon));
+                let entries = codons.rev().map(|codon| self.reverse[index(codon)]);
                 self.read(frame, entries, &mut translated);
             }
         }
@@ -170,9 +167,10 @@ impl Translator {
     ) {
         let codons = entries.len();
         let needs_start = matches!(
-            self.peptides,
-            Peptides::Orf {
-                orf_between: OrfBetween::StartStop
+            self.translation,
+            Translation::Orf {
+                orf_between: OrfBetween::StartStop,
+                ..
             }
         );
         // The first codon of the peptide that is being read.
@@ -180,14 +178,16 @@ impl Translator {
         for (at, entry) in entries.enumerate() {
             let residue = entry & !START;
             if residue == STOP {
-                match self.peptides {
-                    Peptides::SixFrame {
+                match self.translation {
+                    Translation::SixFrame {
                         stops: StopPolicy::Drop,
+                        ..
                     } if at + 1 < codons => {
                         return translated.discard();
                     }
-                    Peptides::SixFrame {
+                    Translation::SixFrame {
                         stops: StopPolicy::X,
+                        ..
                     } if at + 1 < codons => {
                         translated.residues.push(b'X');
                         continue;

@@ -10,7 +10,7 @@ use plmkit_contract::{Dtype, KeyColumns, SequenceDigest};
 use plmkit_cpu::{Isa, Weights};
 use plmkit_kit::{Quoted, Stop};
 
-use super::metric::{Metric, Vector, dot};
+use super::metric::{Metric, dot};
 use super::nearest::Hit;
 use crate::merge::BATCH_ROWS;
 use crate::{Dataset, DatasetError, Merge, Vectors};
@@ -163,10 +163,6 @@ impl Queries {
             nearest.map(BinaryHeap::into_sorted_vec).collect(),
         )
     }
-
-    pub(super) fn vector(&self, query: usize) -> Vector<'_> {
-        vector(&self.values, &self.squares, query)
-    }
 }
 
 /// Some targets.
@@ -174,8 +170,9 @@ pub(super) struct Block {
     pub(super) keys: Vec<(u64, u32)>,
     pub(super) digests: Vec<SequenceDigest>,
     /// `(targets, dim)`
-    values: ScalarBuffer<f32>,
-    squares: Vec<f64>,
+    pub(super) values: ScalarBuffer<f32>,
+    /// Of their norms.
+    pub(super) squares: Vec<f64>,
     /// The largest square of a norm.
     pub(super) longest: f64,
     /// `(targets, dim)`, scaled as the metric needs them.
@@ -227,17 +224,5 @@ impl Block {
             squares,
             packed,
         })
-    }
-
-    pub(super) fn vector(&self, target: usize) -> Vector<'_> {
-        vector(&self.values, &self.squares, target)
-    }
-}
-
-fn vector<'a>(values: &'a [f32], squares: &[f64], at: usize) -> Vector<'a> {
-    let dim = values.len() / squares.len();
-    Vector {
-        values: &values[at * dim..(at + 1) * dim],
-        square: squares[at],
     }
 }

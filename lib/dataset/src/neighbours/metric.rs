@@ -16,23 +16,17 @@ pub enum Metric {
     Euclidean,
 }
 
-/// A vector, `(dim)`, with the square of its norm.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Vector<'a> {
-    pub(super) values: &'a [f32],
-    pub(super) square: f64,
-}
-
 impl Metric {
-    /// Returns a number that is larger the nearer two vectors are, in f64. Equal vectors have equal numbers, on any CPU.
-    pub(super) fn nearness(self, one: Vector<'_>, other: Vector<'_>) -> f64 {
+    /// Returns a number that is larger the nearer two vectors are, in f64, given the squares of their norms. Equal vectors have equal
+    /// numbers, on any CPU.
+    pub(super) fn nearness(self, [one, other]: [&[f32]; 2], squares: [f64; 2]) -> f64 {
         let nearness = match self {
             Self::Cosine => {
-                let norms = (one.square * other.square).sqrt();
-                (dot(one.values, other.values) / norms).clamp(-1.0, 1.0)
+                let norms = (squares[0] * squares[1]).sqrt();
+                (dot(one, other) / norms).clamp(-1.0, 1.0)
             }
-            Self::Dot => dot(one.values, other.values),
-            Self::Euclidean => -sum(one.values, other.values, |one, other| (one - other).powi(2)),
+            Self::Dot => dot(one, other),
+            Self::Euclidean => -sum(one, other, |one, other| (one - other).powi(2)),
         };
         // No negative zero, which would be less than zero.
         nearness + 0.0

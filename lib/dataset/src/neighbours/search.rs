@@ -118,12 +118,12 @@ impl Search<'_> {
         found: &mut Vec<(f32, usize)>,
         nearest: &mut BinaryHeap<Hit>,
     ) {
-        let vector = queries.vector(query);
-        let reach = self.metric.reach(vector.square, block.longest);
-        let error = self.error() * reach + f64::from(f32::MIN_POSITIVE) * (1.0 + vector.square);
+        let square = queries.squares[query];
+        let reach = self.metric.reach(square, block.longest);
+        let error = self.error() * reach + f64::from(f32::MIN_POSITIVE) * (1.0 + square);
         let least = least(nearest, self.top);
         let least = least.map_or(self.least, |least| least.max(self.least));
-        let limit = self.metric.product(least, vector.square) - error;
+        let limit = self.metric.product(least, square) - error;
         // Sums of products that are not below it may overflow.
         let is_exact = reach < f64::from(f32::MAX);
         candidates(
@@ -150,8 +150,12 @@ impl Search<'_> {
             let limit = (f64::from(product) - 2.0 * error) as f32;
             found.retain(|&(product, _)| product >= limit);
         }
+        let dim = self.targets.dim();
+        let vector = &queries.values[query * dim..(query + 1) * dim];
         for &(_, at) in found.iter() {
-            let nearness = self.metric.nearness(vector, block.vector(at));
+            let target = &block.values[at * dim..(at + 1) * dim];
+            let squares = [square, block.squares[at]];
+            let nearness = self.metric.nearness([vector, target], squares);
             if nearness >= self.least {
                 add(nearest, Hit::new(nearness, block.keys[at]), self.top);
             }

@@ -11,8 +11,8 @@ use plmkit_cli::{
 use plmkit_contract::{DATASET_FILE, is_sample_name};
 use plmkit_dataset::{SUMMARY_FILE, dataset_folder};
 use plmkit_sequence::{
-    DuplicatePolicy, GeneticCode, InvalidPolicy, LongPolicy, OrfBetween, Peptides, Policy,
-    ShardConfig, ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work,
+    DuplicatePolicy, InvalidPolicy, LongPolicy, OrfBetween, Policy, STANDARD_CODE, ShardConfig,
+    ShardLimit, ShardOptions, ShardTarget, StopPolicy, Translation, check_work, genetic_code,
 };
 
 /// The longest readable record, in residues.
@@ -170,9 +170,9 @@ pub struct RecordOptions {
     ///
     /// 1 is the standard code, 4 that of Mycoplasma, 11 that of bacteria, archaea and plastids. 11 differs from 1 only in
     /// its start codons.
-    #[arg(long, value_name = "N", help_heading = "Translation")]
+    #[arg(long, value_parser = genetic_code, value_name = "N", help_heading = "Translation")]
     #[arg(requires = "translate")]
-    pub genetic_code: Option<GeneticCode>,
+    pub genetic_code: Option<u8>,
 
     /// How to treat a stop codon inside a frame (with --translate six-frame) [default: split]
     #[arg(long, value_parser = variant::<StopPolicy>(), value_name = "POLICY", help_heading = "Translation")]
@@ -307,17 +307,17 @@ fn translation(args: &RecordOptions) -> Result<Option<Translation>, Fault> {
             "--translate expects contigs: found --alphabet protein",
         ));
     }
-    let peptides = match how {
-        None => return Ok(None),
-        Some(Translate::SixFrame) => Peptides::SixFrame {
+    let genetic_code = args.genetic_code.unwrap_or(STANDARD_CODE);
+    Ok(how.map(|how| match how {
+        Translate::SixFrame => Translation::SixFrame {
             stops: args.stops.unwrap_or(StopPolicy::Split),
+            genetic_code,
         },
-        Some(Translate::Orf) => Peptides::Orf {
+        Translate::Orf => Translation::Orf {
             orf_between: args.orf_between.unwrap_or(OrfBetween::Stops),
+            genetic_code,
         },
-    };
-    let code = args.genetic_code.unwrap_or_default();
-    Ok(Some(Translation { peptides, code }))
+    }))
 }
 
 /// Checks that the set replaces no file of a known dataset, and no input that is named like an unfinished file of it.

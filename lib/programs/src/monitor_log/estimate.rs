@@ -49,8 +49,7 @@ pub fn estimate_of(args: EstimateArgs) -> Result<Estimate, Fault> {
     check_paths(&args, &logs)?;
     let shape = shape(&args.model)?;
     let outputs = Outputs::from(args.outputs);
-    let columns = outputs.columns(shape.layers as usize);
-    let columns = columns.map_err(|error| Fault::usage(error.to_string()))?;
+    let columns = outputs.columns(shape.layers as usize)?;
     let mut files = FILES_OF_RUN + FILES_OF_SAMPLE * args.uncut.len() as u64;
     let mut shards = args.uncut.concat();
     for path in &args.shards {

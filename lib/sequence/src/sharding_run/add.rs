@@ -10,11 +10,10 @@ use plmkit_store::{ListWriter, StoreError};
 
 use super::ShardingRun;
 use crate::chunk::Prepared;
-use crate::error::{RecordError, ShardError};
+use crate::error::{ShardError, invalid_record, unknown_residue};
 use crate::policy::Outcome;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
-use crate::shard_name::ShardKey;
 use crate::translate::Translated;
 
 /// The most windows of a protein: its rows are in memory at once.
@@ -31,7 +30,7 @@ impl ShardingRun<'_, '_> {
         let fingerprint = prepared.fingerprint;
         let invalid = |run: &Self, problem: &str| {
             let id = (!record.id.is_empty()).then_some(record.id);
-            run.invalid(RecordError::new(id, problem))
+            run.invalid(invalid_record(id, problem))
         };
         let mut renamed = None;
         if !record.id.is_empty() {
@@ -64,11 +63,7 @@ impl ShardingRun<'_, '_> {
         }
         let outcome = prepared.outcome.map_err(|unknown| {
             let id = (!record.id.is_empty()).then_some(record.id);
-            self.invalid(RecordError::unknown(
-                id,
-                &unknown,
-                self.translator.is_some(),
-            ))
+            self.invalid(unknown_residue(id, &unknown, self.translator.is_some()))
         })?;
         if let Some(new) = &renamed {
             self.tally.count_change("ids_suffixed", 1);
@@ -164,16 +159,16 @@ impl ShardingRun<'_, '_> {
             let problem = format!(
                 "{length} residues are {rows} windows: expected at most {MOST_WINDOWS}; a larger --max-residues or a smaller --overlap makes fewer"
             );
-            return Err(self.invalid(RecordError::new(Some(record.id), problem)));
+            return Err(self.invalid(invalid_record(Some(record.id), problem)));
         }
         self.tally.count_accepted(&self.policy, length);
         let tokens = windows.map(|window| u64::from(window.end - window.start + SPECIAL_TOKENS));
         let long = self.policy.separates(length);
         let (index, full) = self.assigners[usize::from(long)].assign(tokens.sum());
         if let Some(index) = full {
-            self.shards.end_row_group(ShardKey { long, index })?;
+            self.shards.end_row_group((long, index))?;
         }
-        Ok(self.shards.push(ShardKey { long, index }, protein)?)
+        Ok(self.shards.push((long, index), protein)?)
     }
 
     fn next_ordinal(&mut self) -> u64 {

@@ -1,7 +1,7 @@
 //! The residues of codons.
 
 use super::bases::complement;
-use super::genetic_code::GeneticCode;
+use super::genetic_code::codons;
 
 /// The bit of an entry whose codon may start a protein. Residues are ASCII.
 pub(super) const START: u8 = 0x80;
@@ -9,45 +9,28 @@ pub(super) const START: u8 = 0x80;
 /// The residue of a stop codon.
 pub(super) const STOP: u8 = b'*';
 
-/// What each codon codes for, as it is read on its own strand and on the other one.
+/// The entry of each codon, by its [`index`].
+pub(super) type Entries = Box<[u8; 1 << 12]>;
+
+/// Returns what each codon codes for, as it is read on its own strand and on the other one.
 ///
 /// A codon is three [sets of bases](super::bases::to_sets). Its residue is X unless all codons of the sets have the same one. Its
 /// entry has the bit [`START`] if it is a single codon that may start a protein.
-#[derive(Debug)]
-pub(super) struct CodonTable {
-    forward: Box<[u8; 1 << 12]>,
-    reverse: Box<[u8; 1 << 12]>,
+pub(super) fn codon_entries(code: u8) -> [Entries; 2] {
+    let [mut forward, mut reverse] = [(); 2].map(|()| Box::new([b'X'; 1 << 12]));
+    let (residues, starts) = codons(code);
+    for codon in 0..1usize << 12 {
+        let sets = [codon >> 8, codon >> 4, codon].map(|set| set as u8 & 15);
+        let entry = entry(residues, starts, sets);
+        forward[codon] = entry;
+        let [first, second, third] = sets.map(complement);
+        reverse[index(&[third, second, first])] = entry;
+    }
+    [forward, reverse]
 }
 
-impl CodonTable {
-    pub(super) fn new(code: GeneticCode) -> Self {
-        let mut table = Self {
-            forward: Box::new([b'X'; 1 << 12]),
-            reverse: Box::new([b'X'; 1 << 12]),
-        };
-        let (residues, starts) = code.codons();
-        for codon in 0..1usize << 12 {
-            let sets = [codon >> 8, codon >> 4, codon].map(|set| set as u8 & 15);
-            let entry = entry(residues, starts, sets);
-            table.forward[codon] = entry;
-            let [first, second, third] = sets.map(complement);
-            table.reverse[index(&[third, second, first])] = entry;
-        }
-        table
-    }
-
-    /// Returns the entry of a codon.
-    pub(super) fn forward(&self, codon: &[u8]) -> u8 {
-        self.forward[index(codon)]
-    }
-
-    /// Returns the entry of the reverse complement of a codon.
-    pub(super) fn reverse(&self, codon: &[u8]) -> u8 {
-        self.reverse[index(codon)]
-    }
-}
-
-fn index(codon: &[u8]) -> usize {
+/// Returns the place of a codon among the entries.
+pub(super) fn index(codon: &[u8]) -> usize {
     let [first, second, third] = [codon[0], codon[1], codon[2]].map(usize::from);
     (first << 8 | second << 4 | third) & ((1 << 12) - 1)
 }

@@ -4,19 +4,32 @@ use proptest::prelude::*;
 
 use super::*;
 
-const SPLIT: Peptides = Peptides::SixFrame {
-    stops: StopPolicy::Split,
-};
+/// Of a genetic code.
+type How = fn(u8) -> Translation;
+
+const SPLIT: How = |code| six_frame(StopPolicy::Split, code);
+const DROP: How = |code| six_frame(StopPolicy::Drop, code);
+const X: How = |code| six_frame(StopPolicy::X, code);
+const STOPS: How = |code| orf(OrfBetween::Stops, code);
+const START_STOP: How = |code| orf(OrfBetween::StartStop, code);
+
+fn six_frame(stops: StopPolicy, genetic_code: u8) -> Translation {
+    Translation::SixFrame {
+        stops,
+        genetic_code,
+    }
+}
+
+fn orf(orf_between: OrfBetween, genetic_code: u8) -> Translation {
+    Translation::Orf {
+        orf_between,
+        genetic_code,
+    }
+}
 
 /// Translates, and returns the end of the id and the residues of each peptide.
-fn translated(
-    peptides: Peptides,
-    code: u8,
-    min_residues: u32,
-    bases: &str,
-) -> Vec<(String, String)> {
-    let code = code.to_string().parse().expect("a code");
-    let translator = Translator::new(Translation { peptides, code }, min_residues);
+fn translated(how: How, code: u8, min_residues: u32, bases: &str) -> Vec<(String, String)> {
+    let translator = Translator::new(how(code), min_residues);
     let mut sets = bases.as_bytes().to_vec();
     let (length, known) = to_sets(&mut sets, false);
     let translated = translator.translate(&sets[..length], known.expect("bases"));
@@ -28,8 +41,8 @@ fn translated(
         .collect()
 }
 
-fn expect(peptides: Peptides, code: u8, bases: &str, expected: &[(&str, &str)]) {
-    let found = translated(peptides, code, 1, bases);
+fn expect(how: How, code: u8, bases: &str, expected: &[(&str, &str)]) {
+    let found = translated(how, code, 1, bases);
     let found: Vec<_> = found
         .iter()
         .map(|(place, residues)| (&**place, &**residues))
@@ -53,14 +66,7 @@ fn frames_are_split_at_stops() {
         ("-3_3_11", "GSF"),
     ];
     expect(SPLIT, 11, bases, &expected);
-    expect(
-        Peptides::Orf {
-            orf_between: OrfBetween::Stops,
-        },
-        11,
-        bases,
-        &expected,
-    );
+    expect(STOPS, 11, bases, &expected);
     let start_stop = [
         ("1_1_12", "MKLP"),
         ("1_16_21", "MK"),
@@ -68,14 +74,7 @@ fn frames_are_split_at_stops() {
         ("3_21_23", "M"),
         ("-2_2_22", "MSVRAVS"),
     ];
-    expect(
-        Peptides::Orf {
-            orf_between: OrfBetween::StartStop,
-        },
-        11,
-        bases,
-        &start_stop,
-    );
+    expect(START_STOP, 11, bases, &start_stop);
     let long: Vec<_> = expected
         .iter()
         .filter(|(_, residues)| residues.len() > 3)
@@ -94,27 +93,11 @@ fn frames_with_stops_are_dropped_or_have_x() {
         ("-2_2_10", "IFT"),
         ("-3_3_11", "YFH"),
     ];
-    expect(
-        Peptides::SixFrame {
-            stops: StopPolicy::X,
-        },
-        1,
-        bases,
-        &x,
-    );
-    expect(
-        Peptides::SixFrame {
-            stops: StopPolicy::Drop,
-        },
-        1,
-        bases,
-        &x[1..],
-    );
+    expect(X, 1, bases, &x);
+    expect(DROP, 1, bases, &x[1..]);
     // In code 4, TGA is W.
     expect(
-        Peptides::SixFrame {
-            stops: StopPolicy::Drop,
-        },
+        DROP,
         4,
         "ATGTGATAA",
         &[
@@ -157,17 +140,7 @@ fn ambiguous_codons_are_what_all_their_codons_are() {
         assert_eq!(found.map(|(_, residues)| &**residues), residue, "{codon}");
     }
     // TTG and CTG are starts of the standard code, YTG may be either, and is none.
-    let starts = |bases| {
-        translated(
-            Peptides::Orf {
-                orf_between: OrfBetween::StartStop,
-            },
-            1,
-            1,
-            bases,
-        )
-        .len()
-    };
+    let starts = |bases| translated(START_STOP, 1, 1, bases).len();
     assert_eq!(
         (starts("TTGGCC"), starts("CTGGCC"), starts("YTGGCC")),
         (1, 1, 0)
@@ -176,7 +149,7 @@ fn ambiguous_codons_are_what_all_their_codons_are() {
 
 /// Translates one codon of A, C, G, T and N by the lines of NCBI's table.
 fn naive(code: &str, codon: &[u8]) -> char {
-    let (residues, _) = code.parse::<GeneticCode>().expect("a code").codons();
+    let (residues, _) = genetic_code::codons(genetic_code(code).expect("a code"));
     let is = |letter: u8, base: usize| letter == b'N' || b"TCAG"[base % 4] == letter;
     let codons =
         (0..64).filter(|at| is(codon[0], at / 16) && is(codon[1], at / 4) && is(codon[2], *at));
@@ -227,8 +200,8 @@ proptest! {
 
     #[test]
     fn places_hold_the_codons_of_their_peptides(bases in "[ACGTN]{0,80}", start_stop: bool) {
-        let between = if start_stop { OrfBetween::StartStop } else { OrfBetween::Stops };
-        for (place, residues) in translated(Peptides::Orf { orf_between: between }, 11, 1, &bases) {
+        let how = if start_stop { START_STOP } else { STOPS };
+        for (place, residues) in translated(how, 11, 1, &bases) {
             let numbers: Vec<i32> = place.split('_').map(|number| number.parse().expect("a number")).collect();
             let [frame, start, end] = numbers[..] else { unreachable!("three numbers") };
             prop_assert_eq!((start - frame.abs()) % 3, 0);
@@ -249,8 +222,8 @@ proptest! {
             char::from(pairs.as_bytes()[letters.find::<char>(base).expect("a letter")])
         };
         let reversed: String = bases.chars().rev().map(pair).collect();
-        for peptides in [SPLIT, Peptides::Orf { orf_between: OrfBetween::StartStop }, Peptides::SixFrame { stops: StopPolicy::X }] {
-            let [mut found, mut other] = [&bases, &reversed].map(|bases| translated(peptides, 11, 1, bases));
+        for how in [SPLIT, START_STOP, X] {
+            let [mut found, mut other] = [&bases, &reversed].map(|bases| translated(how, 11, 1, bases));
             for (place, _) in &mut other {
                 let numbers: Vec<i32> = place.split('_').map(|number| number.parse().expect("a number")).collect();
                 let length = i32::try_from(bases.len()).expect("a short contig");
