@@ -96,13 +96,13 @@ mod tests {
     use plmkit_store::{ListWriter, RecordListWriter};
 
     use super::*;
-    use crate::shard_name::shard_name;
+    use crate::shard_name::ShardKey;
 
     /// Makes a set of `count` empty shards that is not published yet.
     fn set(folder: &UnfinishedFolder, count: usize) -> Vec<(String, AtomicFile)> {
         let provenance = Provenance::new("fasta-shard", Vec::new());
         let shard = |index| {
-            let name = shard_name((false, index));
+            let name = ShardKey { long: false, index }.file_name();
             let writer =
                 RecordListWriter::create(&folder.file(&name), Kind::Shard).expect("create");
             (name, writer.finish(&provenance).expect("finish").1)

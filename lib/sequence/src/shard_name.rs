@@ -2,17 +2,22 @@
 
 use plmkit_contract::{LONG_SHARD_PREFIX, SHARD_PREFIX};
 
-/// A shard of a set: whether it is one of long proteins, which come last, and its number.
-pub(crate) type ShardKey = (bool, usize);
+/// A shard of a set. Shards of long proteins come last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ShardKey {
+    pub(crate) long: bool,
+    pub(crate) index: usize,
+}
 
-/// Returns the name of a shard.
-pub(crate) fn shard_name((long, index): ShardKey) -> String {
-    let prefix = if long {
-        LONG_SHARD_PREFIX
-    } else {
-        SHARD_PREFIX
-    };
-    format!("{prefix}{index:05}.parquet")
+impl ShardKey {
+    pub(crate) fn file_name(self) -> String {
+        let prefix = if self.long {
+            LONG_SHARD_PREFIX
+        } else {
+            SHARD_PREFIX
+        };
+        format!("{prefix}{:05}.parquet", self.index)
+    }
 }
 
 /// Whether `name` is the name of a shard.
@@ -38,13 +43,15 @@ mod tests {
             (false, 99_999),
             (true, 0),
             (true, 3),
-        ];
-        let names = keys.map(shard_name);
+        ]
+        .map(|(long, index)| ShardKey { long, index });
+        let names = keys.map(ShardKey::file_name);
         assert_eq!(names[1], "shard-00012.parquet");
         assert_eq!(names[4], "shard-long-00003.parquet");
         assert!(keys.is_sorted() && names.is_sorted());
         assert!(names.iter().all(|name| is_shard_name(name)));
-        assert!(is_shard_name(&shard_name((false, 100_000))));
+        let (long, index) = (false, 100_000);
+        assert!(is_shard_name(&ShardKey { long, index }.file_name()));
         for name in [
             "shard-0001.parquet",
             "shard-0000a.parquet",

@@ -25,6 +25,7 @@ use crate::input::shown;
 use crate::known::KnownDatasets;
 use crate::nucleic_acids::NucleicAcidCheck;
 use crate::policy::Policy;
+use crate::shard_name::ShardKey;
 use crate::shards::Shards;
 use crate::tally::Tally;
 use crate::tasks;
@@ -72,7 +73,7 @@ impl<'a, 'scope> ShardingRun<'a, 'scope> {
             ShardTarget::MaxTokens(_) => 1,
         };
         for index in 0..count {
-            shards.open((false, index))?;
+            shards.open(ShardKey { long: false, index })?;
         }
         let peptides = (options.translation)
             .map(|_| RecordListWriter::create(&folder.file(PEPTIDES_FILE), Kind::Peptides))

@@ -17,7 +17,7 @@ use plmkit_store::{
 use rayon::ScopeFifo;
 
 use crate::policy::Policy;
-use crate::shard_name::{ShardKey, shard_name};
+use crate::shard_name::ShardKey;
 use crate::tasks;
 
 /// A row group ends with the protein in which it reaches this many bytes.
@@ -77,7 +77,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
 
     fn shard(&mut self, key: ShardKey) -> Result<&mut OpenShard, StoreError> {
         if !self.open.contains_key(&key) {
-            let path = self.folder.file(&shard_name(key));
+            let path = self.folder.file(&key.file_name());
             let shard = OpenShard {
                 writer: ShardWriter::with_encoder(&path, Arc::clone(&self.encoder))?,
                 rows: RowsBuilder::new(shard_schema()),
@@ -130,7 +130,7 @@ impl<'a, 'scope> Shards<'a, 'scope> {
         let bytes = std::mem::take(&mut shard.bytes);
         self.waiting -= bytes;
         let encoder = Arc::clone(&self.encoder);
-        let path = self.folder.file(&shard_name(key));
+        let path = self.folder.file(&key.file_name());
         let group = tasks::start(self.tasks, move || encode_rows(&path, &rows, &encoder));
         self.encoding.push_back((key, group));
         while self.encoding.len() > self.most_encoding {
@@ -187,7 +187,7 @@ fn finish_shard(
     // All shards wait for their names.
     file.suspend()?;
     let summary = ShardSummary {
-        file: shard_name(key),
+        file: key.file_name(),
         rows: digest.rows(),
         residues: shard.residues,
         tokens: shard.residues + digest.rows() * u64::from(SPECIAL_TOKENS),

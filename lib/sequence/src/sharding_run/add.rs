@@ -14,6 +14,7 @@ use crate::error::{ShardError, invalid_record, unknown_residue};
 use crate::policy::Outcome;
 use crate::records::Record;
 use crate::residue::{InvalidPolicy, ResidueChanges};
+use crate::shard_name::ShardKey;
 use crate::translate::Translated;
 
 /// The most windows of a protein: its rows are in memory at once.
@@ -166,9 +167,9 @@ impl ShardingRun<'_, '_> {
         let long = self.policy.separates(length);
         let (index, full) = self.assigners[usize::from(long)].assign(tokens.sum());
         if let Some(index) = full {
-            self.shards.end_row_group((long, index))?;
+            self.shards.end_row_group(ShardKey { long, index })?;
         }
-        Ok(self.shards.push((long, index), protein)?)
+        Ok(self.shards.push(ShardKey { long, index }, protein)?)
     }
 
     fn next_ordinal(&mut self) -> u64 {
