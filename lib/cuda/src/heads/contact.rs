@@ -151,7 +151,9 @@ mod tests {
         let mut maps = [Vec::new(), Vec::new()];
         for _ in 0..layers {
             let qkv = Tensor::randn([43, 3, heads, head_dim], (Kind::Float, Device::Cpu)) * 2.0;
-            contacts.iter_mut().for_each(|own| own.add(&qkv).unwrap());
+            for own in &mut contacts {
+                own.add(&qkv).unwrap();
+            }
             for (maps, span) in maps.iter_mut().zip(batch.spans()) {
                 let own = qkv.narrow(0, span.start as i64, span.len() as i64);
                 let own = own.to_kind(Kind::Double).permute([1, 2, 0, 3]);
