@@ -61,7 +61,7 @@ fn without_generate(command: Command) -> Command {
 
 /// Options of a run that no other command needs.
 const OF_RUNS: &str = "allow_empty checkpoint_dir checkpoint_interval download force html max_batch_tokens max_rejected \
-                       min_cosine model_name prefetch progress reference skip spot_check spot_check_seed stage task verify";
+                       min_cosine model_name prefetch progress reference sample seed skip stage task verify";
 
 /// Hides an option that a run needs and no other command.
 fn without_runs(option: Arg) -> Arg {

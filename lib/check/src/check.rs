@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::checks::{CHECKS, Definition, Kind, in_words};
 use crate::violation::Violation;
@@ -25,59 +25,38 @@ pub enum CheckOutcome {
 }
 
 /// One check of a verdict.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
-    /// What was checked: a name of [`CHECKS`](crate::CHECKS).
-    pub name: &'static str,
+    /// What was checked.
+    #[serde(rename = "name", serialize_with = "name", deserialize_with = "defined")]
+    pub definition: &'static Definition,
     /// How it ended.
     pub outcome: CheckOutcome,
     /// The answer in one line.
     pub summary: String,
     /// What was counted, by name, and the violations of each kind. Empty when skipped, and when read again.
+    #[serde(skip_deserializing)]
     pub counts: BTreeMap<&'static str, u64>,
     /// The first ten violations of each kind.
     #[serde(rename = "offenders")]
     pub violations: Vec<Violation>,
 }
 
-/// A check of a verdict that was written.
-#[derive(Deserialize)]
-struct WrittenCheck {
-    name: String,
-    outcome: CheckOutcome,
-    summary: String,
-    offenders: Vec<Violation>,
+fn name<S: Serializer>(check: &Definition, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(check.name)
 }
 
-impl<'de> Deserialize<'de> for Check {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let written = WrittenCheck::deserialize(deserializer)?;
-        let known = CHECKS.iter().find(|check| check.name == written.name);
-        let unknown = || de::Error::custom(format_args!("no check: {}", written.name));
-        Ok(Self {
-            name: known.ok_or_else(unknown)?.name,
-            outcome: written.outcome,
-            summary: written.summary,
-            counts: BTreeMap::new(),
-            violations: written.offenders,
-        })
-    }
+fn defined<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static Definition, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let known = CHECKS.iter().find(|check| check.name == name);
+    known.ok_or_else(|| de::Error::custom(format_args!("no check: {name}")))
 }
 
 impl Check {
-    /// What it asks, and what to do where it fails.
-    ///
-    /// # Panics
-    /// Never: every check is one of [`CHECKS`](crate::CHECKS).
-    pub fn definition(&self) -> &'static Definition {
-        let definition = CHECKS.iter().find(|check| check.name == self.name);
-        definition.expect("a name of CHECKS")
-    }
-
     /// A check that could not be made.
-    pub(crate) fn skipped(name: &'static str, why: &str) -> Self {
+    pub(crate) fn skipped(definition: &'static Definition, why: &str) -> Self {
         Self {
-            name,
+            definition,
             outcome: CheckOutcome::Skipped,
             summary: why.to_owned(),
             counts: BTreeMap::new(),
@@ -89,7 +68,7 @@ impl Check {
 /// The check in one line: its name, its summary, and its first violation.
 impl fmt::Display for Check {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.name, self.summary)?;
+        write!(f, "{}: {}", self.definition.name, self.summary)?;
         match self.violations.first() {
             Some(first) => write!(f, "; first: {first}"),
             None => Ok(()),
@@ -158,7 +137,7 @@ impl Tallies {
         let counts = all.map(|&kind| (kind.name, self.counted(kind))).collect();
         let listed = kinds.iter().filter_map(|kind| self.0.get(kind));
         Check {
-            name: definition.name,
+            definition,
             outcome,
             summary: in_words(said, &counts),
             counts,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// What a check asks and counts.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Definition {
     pub name: &'static str,
     /// What it asks.

@@ -29,7 +29,7 @@
 //! let verdict = validator.finish().verdict(&criteria);
 //! assert!(!verdict.passed());
 //! let coverage = &verdict.checks[0];
-//! assert_eq!((coverage.name, coverage.outcome), ("coverage", CheckOutcome::Fail));
+//! assert_eq!((coverage.definition.name, coverage.outcome), ("coverage", CheckOutcome::Fail));
 //! assert_eq!(coverage.violations[0].to_string(), "ordinal 1 'P2': missing");
 //! ```
 

@@ -49,8 +49,12 @@ pub struct Verdict {
 impl Verdict {
     /// Skips the check of this name: what it found does not count.
     pub fn skip(&mut self, name: &str, why: &str) {
-        for check in self.checks.iter_mut().filter(|check| check.name == name) {
-            *check = Check::skipped(check.name, why);
+        for check in self
+            .checks
+            .iter_mut()
+            .filter(|check| check.definition.name == name)
+        {
+            *check = Check::skipped(check.definition, why);
         }
     }
 
@@ -65,7 +69,7 @@ impl Verdict {
     /// If there is no such check.
     pub fn check(&self, name: &str) -> &Check {
         let mut checks = self.checks.iter();
-        let check = checks.find(|check| check.name == name);
+        let check = checks.find(|check| check.definition.name == name);
         check.expect("a name of CHECKS")
     }
 
@@ -130,12 +134,12 @@ impl Findings {
         };
         let checks = CHECKS.iter().map(|definition| {
             let mut check = tallies.check(definition);
-            if check.name == "spot-check" && check.outcome == CheckOutcome::Pass {
+            if definition.name == "spot-check" && check.outcome == CheckOutcome::Pass {
                 check.summary += &self.power.in_words();
             }
             let is_counted = check.counts.values().any(|&count| count > 0);
             match without(definition.name, is_counted) {
-                Some(why) => Check::skipped(definition.name, why),
+                Some(why) => Check::skipped(definition, why),
                 None => check,
             }
         });

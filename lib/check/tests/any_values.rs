@@ -110,7 +110,7 @@ proptest! {
         }
         let verdict = validator.finish().verdict(&criteria);
         let are_finite = proteins.iter().all(|(_, vectors, _)| vectors.iter().flatten().all(|value| value.is_finite()));
-        let finite = verdict.checks.iter().find(|check| check.name == "finite").unwrap();
+        let finite = verdict.checks.iter().find(|check| check.definition.name == "finite").unwrap();
         prop_assert_eq!(finite.outcome == CheckOutcome::Fail, !are_finite, "{:?}", finite);
         serde_json::to_string(&verdict).unwrap();
     }

@@ -177,41 +177,38 @@ pub struct Options {
 
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
-    Recompute(RecomputeArgs),
-}
+    /// Compute a sample of the rows again, for a verdict by --recomputed
+    ///
+    /// A shard is computed again where it is embedded, beside the others; validate-embeddings --recomputed compares. The rows, the
+    /// columns and the tolerance are those that --model has there.
+    Recompute {
+        /// Embeddings of the shards
+        #[arg(value_name = "EMB.parquet", required = true, value_parser = file())]
+        embeddings: Vec<PathBuf>,
 
-/// Compute a sample of the rows again, for a verdict by --recomputed
-///
-/// A shard is computed again where it is embedded, beside the others; validate-embeddings --recomputed compares. The rows, the
-/// columns and the tolerance are those that --model has there.
-#[derive(Clone, Debug, clap::Args)]
-pub(crate) struct RecomputeArgs {
-    /// Embeddings of the shards
-    #[arg(value_name = "EMB.parquet", required = true, value_parser = file())]
-    pub(crate) embeddings: Vec<PathBuf>,
+        /// Their shards
+        #[arg(long, value_name = "SHARD.parquet", num_args = 1.., required = true, value_parser = file())]
+        shards: Vec<PathBuf>,
 
-    /// Their shards
-    #[arg(long, value_name = "SHARD.parquet", num_args = 1.., required = true, value_parser = file())]
-    pub(crate) shards: Vec<PathBuf>,
+        /// manifest.json of all shards, which says how many rows of these are in the sample
+        #[arg(long, value_name = "FILE.json", value_parser = file())]
+        manifest: Option<PathBuf>,
 
-    /// manifest.json of all shards, which says how many rows of these are in the sample
-    #[arg(long, value_name = "FILE.json", value_parser = file())]
-    pub(crate) manifest: Option<PathBuf>,
+        /// The model, as gpu-embed takes it
+        #[arg(long, value_name = "MODEL", value_parser = file())]
+        model: PathBuf,
 
-    /// The model, as gpu-embed takes it
-    #[arg(long, value_name = "MODEL", value_parser = file())]
-    pub(crate) model: PathBuf,
+        /// Write the rows to this file
+        #[arg(long, value_name = "SAMPLE.parquet", value_parser = file())]
+        out: PathBuf,
 
-    /// Write the rows to this file
-    #[arg(long, value_name = "SAMPLE.parquet", value_parser = file())]
-    pub(crate) out: PathBuf,
+        #[command(flatten)]
+        sampling: Sampling,
 
-    #[command(flatten)]
-    pub sampling: Sampling,
-
-    /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
-    #[arg(long, value_name = "N")]
-    pub(crate) threads: Option<NonZero<usize>>,
+        /// Threads [default: the CPUs that this process may use, at most `SLURM_CPUS_PER_TASK`]
+        #[arg(long, value_name = "N")]
+        threads: Option<NonZero<usize>>,
+    },
 }
 
 impl Program for Args {

@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::report::Report;
 
 const CHECK: &[Column<Check>] = &[
-    Column::new("check", "", |check| Cell::text(check.name)),
+    Column::new("check", "", |check| Cell::text(check.definition.name)),
     Column::new("question", "", |check| {
-        Cell::text(check.definition().question)
+        Cell::text(check.definition.question)
     }),
     Column::new("answer", "", |check| Cell::text(&check.summary)),
 ];
@@ -69,8 +69,8 @@ pub(crate) fn html(report: &Report) -> String {
 /// Adds what failed, with cause and remedy, to a page.
 pub fn add_failures(page: &mut Page, report: &Report) {
     for check in report.verdict.of(CheckOutcome::Fail) {
-        let definition = check.definition();
-        page.subheading(check.name);
+        let definition = check.definition;
+        page.subheading(definition.name);
         page.paragraph(&format!("{} No: {}.", definition.question, check.summary));
         if check.violations.len() >= 10 {
             page.paragraph("The first ten of each kind:");

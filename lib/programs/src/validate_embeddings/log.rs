@@ -34,7 +34,9 @@ pub(crate) fn log_verdict(report: &Report) {
     } else {
         format!("fail: {failed};")
     };
-    let skipped = verdict.of(CheckOutcome::Skipped).map(|check| check.name);
+    let skipped = verdict
+        .of(CheckOutcome::Skipped)
+        .map(|check| check.definition.name);
     let skipped = skipped.collect::<Vec<_>>().join(", ");
     let skipped = if skipped.is_empty() {
         skipped

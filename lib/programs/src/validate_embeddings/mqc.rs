@@ -45,7 +45,7 @@ pub(crate) fn table(path: &Path, report: &Report) -> Value {
     let spot_check = (spot_check != CheckOutcome::Skipped).then(|| spot_check.to_string().into());
     let failed: Vec<&str> = verdict
         .of(CheckOutcome::Fail)
-        .map(|check| check.name)
+        .map(|check| check.definition.name)
         .collect();
     let truncated = verdict.residues_truncated;
     let others = [

@@ -90,7 +90,7 @@ impl Report {
     /// The checks that failed, with what is wrong; empty where none did.
     pub(crate) fn failed(&self) -> String {
         let failed = self.verdict.of(CheckOutcome::Fail);
-        let failed = failed.map(|check| format!("{} ({})", check.name, check.summary));
+        let failed = failed.map(|check| format!("{} ({})", check.definition.name, check.summary));
         failed.collect::<Vec<_>>().join(", ")
     }
 

@@ -12,7 +12,7 @@ use plmkit_store::{
     AtomicFile, EmbeddingsReader, FileKind, StoreError, read_rejects, read_sealed, read_shard,
 };
 
-use super::args::{Args, Command, RecomputeArgs};
+use super::args::{Args, Command};
 use super::dataset::{check_files, check_folder};
 use super::groups::{Reading, batches_digest, open_all};
 use super::lists::{read_lists, without_lists};
@@ -27,7 +27,7 @@ use super::verdict_files::conclude;
 pub fn run(args: Args, stop: &Stop) -> Result<Exit, Fault> {
     let quiet = args.common.quiet;
     with_bars(quiet, |progress| match args.command {
-        Some(Command::Recompute(args)) => recompute(args, progress, stop),
+        Some(command) => recompute(command, progress, stop),
         None => validate(args, None, progress, stop),
     })
 }
@@ -158,40 +158,49 @@ fn check_model(again: &Recomputed, files: &[EmbeddedFile]) -> Result<(), Fault> 
 }
 
 /// Computes a sample of some shards again.
-fn recompute(args: RecomputeArgs, progress: Report<'_>, stop: &Stop) -> Result<Exit, Fault> {
-    let embeddings = files_of(args.embeddings, &["parquet"])?;
-    let shards = without_lists(files_of(args.shards, &["parquet"])?);
+fn recompute(command: Command, progress: Report<'_>, stop: &Stop) -> Result<Exit, Fault> {
+    let Command::Recompute {
+        embeddings,
+        shards,
+        manifest,
+        model,
+        out,
+        sampling,
+        threads,
+    } = command;
+    let embeddings = files_of(embeddings, &["parquet"])?;
+    let shards = without_lists(files_of(shards, &["parquet"])?);
     let inputs = [("the embeddings", &embeddings), ("--shards", &shards)];
     let inputs = inputs
         .iter()
         .flat_map(|(name, paths)| paths.iter().map(|path| (*name, &**path)));
-    let manifest_path = args.manifest.iter().map(|path| ("--manifest", &**path));
+    let manifest_path = manifest.iter().map(|path| ("--manifest", &**path));
     ensure_distinct(
         &inputs.chain(manifest_path).collect::<Vec<_>>(),
-        &[("--out", &args.out)],
+        &[("--out", &out)],
     )?;
     let files = open_all(&embeddings, path_text)?;
     let mut criteria = Criteria::default();
-    read_manifest(args.manifest.as_deref(), path_text, &mut criteria)?;
+    read_manifest(manifest.as_deref(), path_text, &mut criteria)?;
     let ordinals = check_set(&files, &shards, criteria.manifest.as_ref())?;
     let manifest = criteria.manifest.as_ref().map(|(_, manifest)| manifest);
     let stitched = files.iter().any(|file| file.layout.stitched);
     let aliases = &criteria.aliases;
-    let sample = SpotSample::new(args.sampling, &shards, manifest, aliases, stitched)?;
-    keep_others(&args.out, &sample.source(), &ordinals)?;
+    let sample = SpotSample::new(sampling, &shards, manifest, aliases, stitched)?;
+    keep_others(&out, &sample.source(), &ordinals)?;
     let folder = folder(None)?;
     let recomputation = Recomputation {
         sample: &sample,
         files: &files,
         paths: &embeddings,
-        model: &args.model,
-        threads: args.threads,
+        model: &model,
+        threads,
         folder: folder.path(),
     };
     let (again, file) = recomputation.run(&mut None, progress, stop)?;
     check_model(&again, &files)?;
     let opened = File::open(&file).map_err(StoreError::cannot_read(&file))?;
-    AtomicFile::create(&args.out)?.finish_as(&opened, &file)?;
+    AtomicFile::create(&out)?.finish_as(&opened, &file)?;
     Ok(Exit::Done)
 }
 
