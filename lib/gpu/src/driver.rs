@@ -4,15 +4,14 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use crate::devices::{Context, Driver, Function, ModuleHandle, driver};
-use crate::kernels::Work;
 use crate::launch::Launch;
 use crate::library::call;
 use crate::source::Kernel;
-use crate::{Dtype, GpuError, compile, element_of};
+use crate::{GpuError, Image};
 
 /// A device with its primary context, which libraries on the runtime API share.
 #[derive(Debug)]
-struct Device {
+pub(crate) struct Device {
     driver: &'static Driver,
     /// A `CUdevice`.
     number: c_int,
@@ -20,7 +19,7 @@ struct Device {
 }
 
 impl Device {
-    fn open(ordinal: usize) -> Result<Self, GpuError> {
+    pub(crate) fn open(ordinal: usize) -> Result<Self, GpuError> {
         let driver = driver()?;
         let mut context: Context = ptr::null_mut();
         // SAFETY: the call has no pointers.
@@ -36,20 +35,16 @@ impl Device {
     }
 
     /// Returns the compute capability without its dot.
-    fn architecture(&self) -> Result<u32, GpuError> {
+    pub(crate) fn architecture(&self) -> Result<u32, GpuError> {
         let (major, minor) = self.driver.capability(self.number)?;
         Ok(10 * major.unsigned_abs() + minor.unsigned_abs())
     }
 
-    /// Makes the context current on this thread for some calls.
-    fn enter<T>(&self, calls: impl FnOnce() -> Result<T, GpuError>) -> Result<T, GpuError> {
+    /// Makes the context current on this thread until the returned guard is dropped.
+    fn enter(&self) -> Result<Entered, GpuError> {
         // SAFETY: the context is retained as long as `self` lives.
         call!(self.driver, cuCtxPushCurrent_v2(self.context))?;
-        let result = calls();
-        let mut context: Context = ptr::null_mut();
-        // SAFETY: the context is on top of this thread's stack again.
-        let _ = unsafe { (self.driver.cuCtxPopCurrent_v2)(&raw mut context) };
-        result
+        Ok(Entered(self.driver))
     }
 }
 
@@ -60,106 +55,98 @@ impl Drop for Device {
     }
 }
 
-/// The kernels of a device for models of one type. Any thread may launch them.
+/// Keeps a context current on this thread.
+struct Entered(&'static Driver);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let mut context: Context = ptr::null_mut();
+        // SAFETY: the context that `enter` has pushed is on top of this thread's stack again.
+        let _ = unsafe { (self.0.cuCtxPopCurrent_v2)(&raw mut context) };
+    }
+}
+
+/// The kernels on a device.
 #[derive(Debug)]
-pub struct Kernels {
-    element: Dtype,
-    /// The module that has them.
-    module: ModuleHandle,
+pub(crate) struct Module {
+    handle: ModuleHandle,
     /// The functions of the first kernels of [`Kernel`], in that order.
     functions: Vec<Function>,
     device: Device,
 }
 
 // SAFETY: any thread may use handles of the driver, several at once. A launch makes the context current.
-unsafe impl Send for Kernels {}
+unsafe impl Send for Module {}
 // SAFETY: as above.
-unsafe impl Sync for Kernels {}
+unsafe impl Sync for Module {}
 
-impl Kernels {
-    /// Compiles the kernels for a device and loads them into its primary context, which libtorch uses too.
-    ///
-    /// # Errors
-    /// Those of [`compile`]; [`GpuError::NoLibrary`] and [`GpuError::NoSymbol`] if the driver is missing or too old;
-    /// [`GpuError::Driver`] if there is no such device.
-    pub fn load(ordinal: usize, dtype: Dtype) -> Result<Self, GpuError> {
-        let device = Device::open(ordinal)?;
-        let (driver, image) = (device.driver, compile(device.architecture()?, dtype)?);
+impl Module {
+    pub(crate) fn load(
+        device: Device,
+        image: &Image,
+        kernels: &[Kernel],
+    ) -> Result<Self, GpuError> {
+        let driver = device.driver;
+        let entered = device.enter()?;
         let mut module: ModuleHandle = ptr::null_mut();
         // SAFETY: the image is complete: an ELF file, which states its size, or text that ends with a zero byte.
         let code = image.code.as_ptr().cast();
-        device.enter(|| call!(driver, cuModuleLoadData(&raw mut module, code)))?;
+        call!(driver, cuModuleLoadData(&raw mut module, code))?;
+        drop(entered);
         // From here on, drop unloads the module.
         let mut loaded = Self {
-            element: element_of(dtype),
-            module,
-            functions: Vec::new(),
+            handle: module,
+            functions: Vec::with_capacity(kernels.len()),
             device,
         };
-        let function = |kernel: &Kernel| {
-            let (mut function, name): (Function, _) = (ptr::null_mut(), kernel.name());
+        let entered = loaded.device.enter()?;
+        for kernel in kernels {
+            let mut function: Function = ptr::null_mut();
             // SAFETY: the module is loaded.
+            let name = kernel.name();
             call!(
                 driver,
                 cuModuleGetFunction(&raw mut function, module, name.as_ptr())
             )?;
-            Ok(function)
-        };
-        let functions = || Kernel::of(dtype).iter().map(function).collect();
-        loaded.functions = loaded.device.enter(functions)?;
-        Ok(loaded)
-    }
-
-    /// Returns the type of values between matrix products.
-    pub fn element(&self) -> Dtype {
-        self.element
-    }
-
-    /// Queues work on a stream: a `CUstream`, or null for the default stream. Returns before the work is done; a failure on the device
-    /// is an error of a later call.
-    ///
-    /// # Safety
-    /// The stream belongs to the device of these kernels. The pointers are to memory of that device in the shapes that the work
-    /// describes, valid until the stream has done it. What is written overlaps no other memory, except where the work says so.
-    ///
-    /// # Errors
-    /// [`GpuError::Argument`] for sizes and pointers, [`GpuError::Driver`].
-    pub unsafe fn run(&self, stream: *mut c_void, work: &impl Work) -> Result<(), GpuError> {
-        for launch in work.launches(self.element)? {
-            // SAFETY: the caller guarantees the pointers of the launch.
-            unsafe { self.launch(stream, launch)? };
+            loaded.functions.push(function);
         }
-        Ok(())
+        drop(entered);
+        Ok(loaded)
     }
 
     /// Queues a launch on a stream.
     ///
     /// # Safety
     /// The stream belongs to this device. The memory of the kernel is valid until the stream has run it.
-    unsafe fn launch(&self, stream: *mut c_void, mut launch: Launch) -> Result<(), GpuError> {
+    pub(crate) unsafe fn launch(
+        &self,
+        stream: *mut c_void,
+        mut launch: Launch,
+    ) -> Result<(), GpuError> {
         let function = self.functions.get(launch.kernel as usize);
         let missing = || GpuError::Argument("not a kernel of this type".to_owned());
         let function = *function.ok_or_else(missing)?;
+        let _entered = self.device.enter()?;
         let mut arguments = launch.addresses();
         // SAFETY: the arguments are those of the kernel, and the driver copies them before it returns. The caller guarantees the
         // memory that they point to.
         let ((width, height), threads) = (launch.grid, launch.threads);
         let (arguments, nothing) = (arguments.as_mut_ptr(), ptr::null_mut());
-        self.device.enter(|| {
-            call!(
-                self.device.driver,
-                cuLaunchKernel(
-                    function, width, height, 1, threads, 1, 1, 0, stream, arguments, nothing
-                )
+        call!(
+            self.device.driver,
+            cuLaunchKernel(
+                function, width, height, 1, threads, 1, 1, 0, stream, arguments, nothing
             )
-        })
+        )
     }
 }
 
-impl Drop for Kernels {
+impl Drop for Module {
     fn drop(&mut self) {
-        let driver = self.device.driver;
-        // SAFETY: the module was loaded in this context, and nothing else uses its functions. A failure cannot be reported.
-        let _ = (self.device).enter(|| call!(driver, cuModuleUnload(self.module)));
+        if let Ok(_entered) = self.device.enter() {
+            // SAFETY: the module was loaded in this context, and nothing else uses its functions. A failure cannot be
+            // reported.
+            let _ = unsafe { (self.device.driver.cuModuleUnload)(self.handle) };
+        }
     }
 }

@@ -6,6 +6,11 @@ use crate::GpuError;
 use crate::check::{at_most, check_pointer};
 use crate::source::Kernel;
 
+/// The bytes of a kernel argument.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(8))]
+struct Argument([u8; 8]);
+
 /// The most blocks along y.
 const MAX_ACROSS: usize = 65_535;
 
@@ -20,8 +25,7 @@ pub struct Launch {
     pub(crate) grid: (u32, u32),
     /// Threads of a block.
     pub(crate) threads: u32,
-    /// Each begins with the first byte of its place.
-    arguments: [u64; MAX_ARGUMENTS],
+    arguments: [Argument; MAX_ARGUMENTS],
     /// The number of arguments.
     count: usize,
 }
@@ -32,7 +36,7 @@ impl Launch {
             kernel,
             grid,
             threads,
-            arguments: [0; MAX_ARGUMENTS],
+            arguments: [Argument::default(); MAX_ARGUMENTS],
             count: 0,
         }
     }
@@ -55,9 +59,7 @@ impl Launch {
     }
 
     fn push(mut self, bytes: &[u8]) -> Self {
-        let mut argument = [0; 8];
-        argument[..bytes.len()].copy_from_slice(bytes);
-        self.arguments[self.count] = u64::from_ne_bytes(argument);
+        self.arguments[self.count].0[..bytes.len()].copy_from_slice(bytes);
         self.count += 1;
         self
     }
@@ -97,7 +99,7 @@ impl Launch {
     pub(crate) fn addresses(&mut self) -> [*mut c_void; MAX_ARGUMENTS] {
         self.arguments
             .each_mut()
-            .map(|argument| (&raw mut *argument).cast())
+            .map(|argument| (&raw mut argument.0).cast())
     }
 }
 

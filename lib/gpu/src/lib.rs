@@ -49,10 +49,10 @@ mod source;
 
 pub use compile::{ELEMENTS, Image, compile, element_of};
 pub use devices::{Gpu, driver_cuda_version, driver_version, gpus};
-pub use driver::Kernels;
 pub use error::GpuError;
 pub use kernels::{
-    AddLayerNorm, BiasGelu, Embed, Pool, QuantisedActivation, Rope, RopeNorm, SiluGate, Work,
+    AddLayerNorm, BiasGelu, Embed, Kernels, Pool, QuantisedActivation, Rope, RopeNorm, SiluGate,
+    Work,
 };
 pub use nvrtc::load_nvrtc_from;
 pub use plmkit_contract::Dtype;
