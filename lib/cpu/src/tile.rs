@@ -28,7 +28,13 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
             part::<S, ROWS, VECTORS>(&mut all, count, a.add(first), a_stride, b, b_stride, ahead);
             for (sums, all) in sums.iter_mut().zip(&all) {
                 for (sum, &part) in sums.iter_mut().zip(all) {
-                    *sum = S::add(*sum, part);
+                    let sum: *mut S::V = sum;
+                    // Of AVX-512, the compiler would keep sums in registers, too few for them and the parts, and move all about.
+                    if S::LANES == 16 {
+                        sum.write_volatile(S::add(sum.read_volatile(), part));
+                    } else {
+                        *sum = S::add(*sum, part);
+                    }
                 }
             }
         }

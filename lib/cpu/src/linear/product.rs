@@ -17,10 +17,13 @@ pub(super) type Sums<S, const ROWS: usize> = [[<S as Simd>::V; VECTORS]; ROWS];
 pub(super) trait Multiplier<S: Simd, const ROWS: usize> {
     /// The bytes of an input value in a product.
     const BYTES: usize;
-    /// The most inputs of a product that is added to the output: more are added piece by piece, so that they stay in a core's cache.
-    const PIECE: usize = usize::MAX;
     /// Whether [`tile`](Self::tile) leaves the units idle that finish sums, so that it finishes the tile before meanwhile.
     const LEAVES_VECTORS: bool = false;
+
+    /// Returns how many of the inputs of a product that is added to the output are added at once: as many as stay in a core's cache.
+    fn piece(&self, inputs: usize) -> usize {
+        inputs
+    }
 
     /// Loads rows of `x`, converted for the product.
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>);
@@ -45,9 +48,8 @@ pub(super) struct Place {
     pub(super) inputs: Range<usize>,
 }
 
-/// Bytes of input rows that stay in a core's cache while all weights are read: the least, and the share of the second-level cache.
+/// Bytes of input rows that stay in a second-level cache of up to 1 MiB while all weights are read. Of a larger one it is half.
 const INPUT_BYTES: usize = 448 << 10;
-const INPUT_SHARE: (usize, usize) = (7, 16);
 
 /// Rows that are loaded at once even if they exceed [`INPUT_BYTES`]: each pass over the weights costs memory bandwidth.
 const MIN_ROWS: usize = 36;
@@ -60,9 +62,9 @@ fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
     if tile == SIDE {
         return ROWS_OF_TILES;
     }
-    let (share, of) = INPUT_SHARE;
-    let cached = cpu::level_two_cache().map_or(0, |bytes| bytes * share / of);
-    (cached.max(INPUT_BYTES) / bytes / inputs).max(MIN_ROWS) / tile * tile
+    let large = cpu::level_two_cache().filter(|&cache| cache > 1 << 20);
+    let cached = large.map_or(INPUT_BYTES, |cache| cache / 2);
+    (cached / bytes / inputs).max(MIN_ROWS) / tile * tile
 }
 
 /// Returns the rows of memory for products of up to `rows` rows, in whole tiles.
@@ -82,10 +84,10 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
     let columns = VECTORS * S::LANES;
     let (rows, inputs) = (x.rows(), weights.inputs);
     let piece = match epilogue {
-        Epilogue::Add(_) => M::PIECE.min(inputs),
+        Epilogue::Add(_) => multiplier.piece(inputs),
         _ => inputs,
     };
-    let most = max_rows(weights.inputs, M::BYTES, ROWS);
+    let most = max_rows(piece, M::BYTES, ROWS);
     let mut sums = [[unsafe { S::splat(0.0) }; VECTORS]; ROWS];
     let bias = sums[0];
     // One buffer for all tiles takes the least room in the first-level cache.

@@ -88,8 +88,11 @@ fn steps(inputs: Range<usize>) -> Range<usize> {
 
 impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     const BYTES: usize = size_of::<u16>();
-    const PIECE: usize = 2560;
     const LEAVES_VECTORS: bool = true;
+
+    fn piece(&self, inputs: usize) -> usize {
+        inputs.min(2560)
+    }
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {

@@ -35,6 +35,11 @@ impl Simd for Avx512 {
             let pairs = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
             _mm512_storeu_si512(to.cast(), pairs);
         }
+        fn widen(from: *const u16) -> [__m512; 2] {
+            let pairs = _mm512_loadu_si512(from.cast());
+            let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(-1 << 16));
+            [_mm512_slli_epi32::<16>(pairs), odd].map(|bits| _mm512_castsi512_ps(bits))
+        }
         fn splat(value: f32) -> __m512 { _mm512_set1_ps(value) }
         fn load(from: *const f32) -> __m512 { _mm512_loadu_ps(from) }
         fn store(to: *mut f32, v: __m512) { _mm512_storeu_ps(to, v) }
