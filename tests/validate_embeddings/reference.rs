@@ -5,8 +5,11 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, FixedSizeListArray, Int64Array, LargeStringArray, StringArray};
-use arrow_cast::cast;
+use arrow_array::types::{Float32Type, Float64Type};
+use arrow_array::{
+    ArrayRef, DictionaryArray, FixedSizeListArray, Int32Array, Int64Array, LargeListArray,
+    LargeStringArray, ListArray, StringArray, StringViewArray,
+};
 use arrow_schema::{DataType, Field};
 use parquet::basic::{Compression, GzipLevel};
 use plmkit_contract::StoreDtype;
@@ -119,18 +122,19 @@ fn a_reference_may_come_from_anywhere() {
         .step_by(3)
         .cloned()
         .collect();
-    let value = |data_type: DataType| Field::new_list_field(data_type, true);
-    let list = |data_type: DataType| DataType::List(Arc::new(value(data_type)));
-    let large = DataType::LargeList(Arc::new(value(DataType::Float64)));
     let plain = vectors(&sample, &DataType::Float32);
+    let values = || sample.iter().map(|row| row.vector.iter().copied());
+    let list = ListArray::from_iter_primitive::<Float32Type, _, _>(
+        values().map(|vector| Some(vector.map(Some))),
+    );
+    let large = LargeListArray::from_iter_primitive::<Float64Type, _, _>(
+        values().map(|vector| Some(vector.map(|value| Some(f64::from(value))))),
+    );
     let shapes: [(&str, ArrayRef); 5] = [
         ("mean_6", vectors(&sample, &DataType::Float16)),
         ("mean_6", vectors(&sample, &DataType::Float64)),
-        (
-            "mean_6",
-            cast(&plain, &list(DataType::Float32)).expect("a list"),
-        ),
-        ("mean_6", cast(&plain, &large).expect("a large list")),
+        ("mean_6", Arc::new(list)),
+        ("mean_6", Arc::new(large)),
         ("embedding", plain),
     ];
     let large_ids: ArrayRef = Arc::new(LargeStringArray::from_iter_values(
@@ -178,14 +182,17 @@ fn ids_are_text_or_integers_of_any_type() {
     };
     let rows = numbered(&rows()[..5]);
     let embeddings = set.embeddings("embeddings.parquet", &rows, StoreDtype::F32);
-    let text = ids(&rows);
-    let dictionary = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8));
-    let numbers = Int64Array::from_iter_values((0..5).map(|id| 10 + id));
-    for id in [
-        cast(&text, &DataType::Utf8View).expect("a view"),
-        cast(&text, &dictionary).expect("text"),
-        Arc::new(numbers),
-    ] {
+    let text = || rows.iter().map(|row| &row.id);
+    let words = Arc::new(LargeStringArray::from_iter_values(text()));
+    let ids: [ArrayRef; 3] = [
+        Arc::new(StringViewArray::from_iter_values(text())),
+        Arc::new(DictionaryArray::new(
+            Int32Array::from_iter_values(0..5),
+            words,
+        )),
+        Arc::new(Int64Array::from_iter_values(10..15)),
+    ];
+    for id in ids {
         let vectors = vectors(&rows, &DataType::Float64);
         let reference = set.reference(&[("id", id), ("any", vectors)]);
         let (report, _) = set.report(&mut compare(&embeddings, &reference, &[]), 0);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use arrow_array::types::{ArrowPrimitiveType, Float16Type, Float64Type};
 use arrow_array::{ArrayRef, FixedSizeListArray, Float32Array, RecordBatch, StringArray};
-use arrow_cast::cast;
 use arrow_schema::{DataType, Field, SchemaRef};
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
@@ -281,7 +281,13 @@ pub(crate) fn alter_digest(path: &Path, digest: RowDigest, is_sum: bool) {
 
 /// Vectors of `dim` values as a column of `value`.
 pub(crate) fn column(values: &Float32Array, dim: usize, value: &DataType) -> ArrayRef {
-    let values = cast(values, value).expect("floats");
+    let values: ArrayRef = match value {
+        DataType::Float16 => Arc::new(
+            values.unary::<_, Float16Type>(<Float16Type as ArrowPrimitiveType>::Native::from_f32),
+        ),
+        DataType::Float64 => Arc::new(values.unary::<_, Float64Type>(f64::from)),
+        _ => Arc::new(values.clone()),
+    };
     let item = Arc::new(Field::new_list_field(value.clone(), false));
     let dim = i32::try_from(dim).expect("a small dimension");
     Arc::new(FixedSizeListArray::new(item, dim, values, None))
