@@ -11,7 +11,7 @@ use plmkit_esm2::{ComputeOptions, check_widths};
 use plmkit_kit::{path_text, plural};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::Session;
-use plmkit_sequence::{Limits, LongPolicy};
+use plmkit_sequence::{Limits, LongPolicy, ShardConfig};
 use plmkit_store::{FileKind, files_in, open_input, read_input, read_sealed};
 
 use crate::args::{Args, Stage};
@@ -47,6 +47,9 @@ impl Run {
         refuse_foreign_files(&args.out, &samples, &mut errors);
         refuse_shared_folders(&args.out, &samples, &mut errors);
         check_options(&programs, &args, &samples, &mut errors);
+        if args.is_start() {
+            refuse_other_cuts(&args.out, &programs, &samples, &mut errors);
+        }
         let mut unavailable = None;
         let opened = model::open(&programs.model_args(args.stage), false, stop).or_else(|fault| {
             let may_be_complete = match fault.exit() {
@@ -130,9 +133,7 @@ fn has_type(out: &Path, asked: ComputeOptions) -> bool {
 
 /// Refuses a run with `--force` that would leave other samples of the folder with embeddings of the old settings.
 fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>) {
-    let is_other = |name: &String| !samples.iter().any(|sample| sample.name == *name);
-    let others = samples_with_embeddings(&args.out).into_iter();
-    let others: Vec<String> = others.filter(is_other).collect();
+    let others: Vec<String> = other_samples(&args.out, samples).collect();
     if !others.is_empty() {
         let what = format!(
             "--force replaces embeddings of all samples of a folder: expected these in the command as well, or another folder: {}",
@@ -140,6 +141,27 @@ fn refuse_other_samples(args: &Args, samples: &[Sample], errors: &mut Vec<Fault>
         );
         errors.push(Fault::of_path(Exit::CannotCreate, &args.out, what));
     }
+}
+
+/// The samples in a folder of results that have embeddings, and are not in the command.
+fn other_samples<'a>(out: &Path, samples: &'a [Sample]) -> impl Iterator<Item = String> + use<'a> {
+    let found = samples_with_embeddings(out).into_iter();
+    found.filter(|name| !samples.iter().any(|sample| sample.name == *name))
+}
+
+/// Refuses samples beside others that were cut otherwise: all of a folder are one table.
+fn refuse_other_cuts(out: &Path, programs: &Programs, samples: &[Sample], errors: &mut Vec<Fault>) {
+    errors.extend(other_samples(out, samples).filter_map(|name| {
+        let path = out.join(&name);
+        let manifest: Manifest = read_sealed(&path.join(MANIFEST)).ok()?;
+        // Wrong options are told already.
+        let config = ShardConfig::try_from(programs.shard_args(out, &name)).ok()?;
+        let difference = config.residue_difference(&manifest.options)?;
+        let what = format!(
+            "{difference}: expected the same for all samples of a folder, or another folder"
+        );
+        Some(Fault::of_path(Exit::CannotCreate, &path, what))
+    }));
 }
 
 /// Refuses a folder with files of somebody else at the places of results.

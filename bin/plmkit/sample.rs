@@ -139,6 +139,19 @@ impl<'r> SampleFolder<'r> {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
+    /// The folder of what was saved of a shard that is not complete.
+    fn unfinished(&self, name: &str) -> PathBuf {
+        let folder = self.checkpoint_dir();
+        let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
+        folder.join(format!(".{name}.parquet.plmkit-run"))
+    }
+
+    /// Whether batches of a shard were saved. A lock alone is no work.
+    pub(crate) fn has_saved_batches(&self, name: &str) -> bool {
+        let files = fs::read_dir(self.unfinished(name)).into_iter().flatten();
+        files.flatten().any(|file| file.file_name() != *"lock")
+    }
+
     /// Whether a shard is embedded as this run would do it, and nothing is left of the computation. Its list of rejects, if it has one,
     /// is written before. With --force, damaged ones are replaced, so that none is taken as done.
     pub(crate) fn is_embedded(&self, session: &Session, shard: &ShardSummary) -> bool {
@@ -146,12 +159,9 @@ impl<'r> SampleFolder<'r> {
             return true;
         }
         let path = self.embeddings(shard_name(shard));
-        let saved = format!(".{}.parquet.plmkit-run", shard_name(shard));
-        let folder = self.checkpoint_dir();
-        let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
         !self.run.args.force
             && path.exists()
-            && !folder.join(saved).exists()
+            && !self.unfinished(shard_name(shard)).exists()
             && provenance(&path).is_none_or(|found| {
                 let shard = self.path.join("shards").join(&shard.file);
                 difference(&found, &self.run.programs, session).is_none()

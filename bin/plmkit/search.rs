@@ -117,7 +117,8 @@ impl SearchArgs {
         let targets = Dataset::from_samples(&self.results[0], samples)?;
         if let Some(out) = &self.out {
             if out.exists() && !config.force {
-                return Err(StoreError::exists(out, "another table").into());
+                let what = "exists; --force writes it again";
+                return Err(Fault::of_path(Exit::CannotCreate, out, what));
             }
             // Nothing is computed for a folder that is missing.
             drop(AtomicFile::create(out)?);
@@ -238,7 +239,7 @@ impl SearchArgs {
         if cuts.any(|other| cut_by.map(of_residues) != Some(of_residues(other))) {
             let results = path_text(&self.results[0]);
             tracing::warn!(
-                "{results}: samples were cut in different ways; queries are cut as the first one was"
+                "{results}: samples were cut in different ways; queries are cut as the first one was, where no option says otherwise"
             );
         }
         for (name, value) in cut_by.into_iter().flatten() {
@@ -252,7 +253,7 @@ impl SearchArgs {
                     && !words.iter().any(|given| *given == *own)
                 {
                     tracing::warn!(
-                        "the results were cut with {own}, the queries are not: the same protein may have another vector"
+                        "the results were cut with {own}, the queries are cut otherwise: the same protein may have another vector"
                     );
                 }
             }

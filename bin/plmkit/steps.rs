@@ -104,7 +104,8 @@ impl SampleFolder<'_> {
         };
         let mut ended = compute(&files);
         // A second try that has nothing to replace would end as the first.
-        let is_refused = (exists || list.is_file())
+        let replaces_saved = force && self.has_saved_batches(name);
+        let is_refused = (exists || list.is_file() || replaces_saved)
             && match exit_code(&ended) {
                 Exit::CannotCreate => !exists || force,
                 exit => exit == Exit::Data && force,
@@ -142,17 +143,34 @@ impl SampleFolder<'_> {
         let mut args = self.run.programs.pack_batches.clone();
         let folder = self.path.join("batches");
         fs::create_dir_all(&folder).map_err(StoreError::cannot_create(&folder))?;
-        if !self.run.programs.has_batch_size() {
+        let has_size = self.run.programs.has_batch_size();
+        if !has_size || self.has_saved_batches(shard_name(shard)) {
             // A shard keeps its batches, on another GPU too: what gpu-embed has saved of it belongs to them. What they are, if they are
             // damaged, gpu-embed tells.
             let found = BatchesFile::open_unverified(batches);
-            let has_description = found.map_or(args.options.description, |found| {
-                found.provenance().options.contains_key(DESCRIPTION)
-            });
+            let options = found.map(|found| found.provenance().options.clone());
+            let has_description = options
+                .as_ref()
+                .map_or(args.options.description, |options| {
+                    options.contains_key(DESCRIPTION)
+                });
             let is_same = has_description == args.options.description;
             if batches.exists() && is_same && !self.run.args.force {
+                let size = options
+                    .ok()
+                    .and_then(|mut it| it.remove("max_batch_tokens"));
+                let asked = args.options.max_batch_tokens;
+                if let Some((size, asked)) = size.zip(asked).filter(|(size, asked)| *size != *asked)
+                {
+                    let (name, batches) = (&self.sample.name, shard_name(shard));
+                    tracing::warn!(
+                        "{name}: {batches} keeps its batches of {size} tokens, of which some are saved; expected {asked} with --force, which computes them again"
+                    );
+                }
                 return Ok(Exit::Done);
             }
+        }
+        if !has_size {
             args.batch_size = Some(self.run.batch_size_file());
         }
         remove_if_damaged(batches, self.run.args.force)?;

@@ -277,6 +277,13 @@ fn a_stopped_run_saves_its_work() {
     let saved = folder.join("results/a/embeddings/.shard-00000.parquet.plmkit-run");
     let mut saved = fs::read_dir(saved).expect("saved work").flatten();
     assert!(saved.any(|file| file.file_name() != *"lock"));
+    // What is saved belongs to its batches; others are made only by force.
+    let options = options.replace("=1500", "=900");
+    let kept = "a: shard-00000 keeps its batches of 1500 tokens, of which some are saved; expected 900 with --force";
+    let before = data(&folder.join("results"));
+    let said = run(&mut plmkit(folder, &options));
+    assert!(said.contains(kept), "{said}");
+    assert!(data(&folder.join("results")) != before);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{assert_fails, command, run};
+use crate::common::{assert_fails, command, run, tree};
 use crate::{data, plmkit, proteins};
 
 #[test]
@@ -98,6 +98,33 @@ fn a_finished_sample_is_not_judged_again_for_what_changes_no_value() {
     fs::remove_file(folder.join("v.json")).expect("remove");
     run(&mut plmkit(folder, line));
     assert!(judged(folder) > before && folder.join("v.json").exists());
+}
+
+#[test]
+fn a_sample_that_is_cut_otherwise_needs_another_folder() {
+    let folder = tempfile::tempdir().expect("temp folder");
+    let folder = folder.path();
+    proteins(folder, "a.fasta", 3);
+    proteins(folder, "b.fasta", 2);
+    run(&mut plmkit(folder, "a.fasta --out results"));
+    let before = tree(&folder.join("results"));
+    for (options, what) in [
+        (
+            "--max-residues 100",
+            "a: --max-residues was 1022 and is now 100: expected the same for all samples of a folder",
+        ),
+        (
+            "--long-policy window",
+            "a: --long-policy was truncate and is now window",
+        ),
+    ] {
+        for stage in ["", " --stage prepare", " --stage check"] {
+            let line = format!("b.fasta --out results {options}{stage}");
+            assert_fails(&mut plmkit(folder, &line), 73, what);
+        }
+    }
+    assert!(tree(&folder.join("results")) == before);
+    run(&mut plmkit(folder, "b.fasta --out results --dedup"));
 }
 
 #[test]

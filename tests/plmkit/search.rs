@@ -115,7 +115,7 @@ fn hits_are_those_of_a_run_and_of_neighbours() {
     assert_fails(
         &mut search(folder, "q.fasta t --top 1 --quiet --out hits.parquet"),
         73,
-        "hits.parquet: exists and holds other work",
+        "hits.parquet: exists; --force writes it again",
     );
     // Only hits are replaced by hits.
     run(&mut search(folder, "q.fasta t --out hits.parquet --force"));
@@ -188,7 +188,7 @@ fn queries_come_from_standard_input_and_results_from_several_folders() {
         assert_eq!(said.contains(what), differ, "{said}");
     }
     let said = run(&mut search(folder, "q.fasta of-a --max-residues=9"));
-    let what = "the results were cut with --max-residues=1022, the queries are not";
+    let what = "the results were cut with --max-residues=1022, the queries are cut otherwise";
     assert!(said.contains(what), "{said}");
     let text = zstd::encode_all(&b">q\nMKVLAAGIVGLC\n>none\n\n"[..], 3).expect("zstd");
     let mut found = search(folder, "- of-a of-b --top 2");

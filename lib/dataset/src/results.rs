@@ -1,5 +1,6 @@
 //! The embeddings at a path: of the samples in a folder of results, of one dataset, or files without a dataset.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -146,8 +147,20 @@ impl Dataset {
         if samples_in(path).unwrap_or_default().is_empty() {
             return Self::open(path, on_failed, stop);
         }
+        let leaves_out = Cell::new(false);
+        let warn = |place: &Path, what: &str| {
+            leaves_out.set(true);
+            warn(place, what);
+        };
         let samples = datasets_at(path, false, true, warn, stop)?;
-        Self::join(path, samples).ok_or_else(|| none_at(path))
+        Self::join(path, samples).ok_or_else(|| {
+            if leaves_out.get() {
+                let what = "no sample is left: expected one whose validation passed";
+                DatasetError::content(path, what)
+            } else {
+                none_at(path)
+            }
+        })
     }
 
     /// Returns what [`into_samples`](Self::into_samples) has returned, of one dataset or of several, as one.

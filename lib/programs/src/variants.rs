@@ -70,15 +70,16 @@ impl TableArgs {
             return Err(Fault::usage(format!("--out {}: {what}", path_text(path))));
         }
         check_outside(path, "".as_ref())?;
-        if path.exists() && !self.force {
-            return Err(StoreError::exists(path, "another table").into());
-        }
         if path.metadata().is_ok_and(|found| found.len() > 0)
             && !table.has_written(&read_input(path)?)
         {
             let what = "exists, and is not this table with scores, which nothing replaces";
             let what = format!("--out {}: {what}", path_text(path));
             return Err(Fault::new(Exit::CannotCreate, what));
+        }
+        if path.exists() && !self.force {
+            let what = "exists; --force writes it again";
+            return Err(Fault::of_path(Exit::CannotCreate, path, what));
         }
         Ok(Some(AtomicFile::create(path)?))
     }

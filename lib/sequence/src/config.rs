@@ -1,5 +1,6 @@
 //! The configuration of a run.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::ops::Not;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::block::Limits;
 use crate::duplicate::DuplicatePolicy;
-use crate::known::KnownDatasets;
+use crate::known::{KnownDatasets, residue_difference};
 use crate::policy::Policy;
 use crate::shard_limit::ShardLimit;
 use crate::translate::Translation;
@@ -92,6 +93,13 @@ impl ShardConfig {
             Some(known) => provenance.with(KNOWN, known.option()),
             None => provenance,
         }
+    }
+
+    /// Describes the first difference to the options of other shards in what decides which residues of a protein are embedded.
+    pub fn residue_difference(&self, other: &BTreeMap<String, Value>) -> Option<String> {
+        let own = self.provenance(Vec::new(), None).options;
+        let (option, was, is) = residue_difference(other, &own)?;
+        Some(format!("{option} was {was} and is now {is}"))
     }
 
     /// Returns the limits of the inputs.

@@ -115,6 +115,21 @@ impl KnownDatasets {
     }
 }
 
+/// Returns the first option that decides which residues of a protein are embedded, and has another value, with both.
+pub(crate) fn residue_difference(
+    expected: &BTreeMap<String, Value>,
+    found: &BTreeMap<String, Value>,
+) -> Option<(String, String, String)> {
+    let mut differences = OF_RESIDUES.iter().map(|&name| {
+        let [expected, found] = [expected, found].map(|options| {
+            let value = options.get(name).unwrap_or(&Value::Null);
+            value.as_str().map_or(value.to_string(), str::to_owned)
+        });
+        (format!("--{}", name.replace('_', "-")), expected, found)
+    });
+    differences.find(|(_, expected, found)| expected != found)
+}
+
 /// Checks that sequences can be found in a dataset. The error describes what is wrong.
 fn check(
     dataset: &ListedDataset,
@@ -129,17 +144,10 @@ fn check(
     let Some(known) = &dataset.shard_options else {
         return Err("expected the options of its shards, found none".to_owned());
     };
-    for name in OF_RESIDUES {
-        let [expected, found] = [known, options].map(|options| {
-            let value = options.get(name).unwrap_or(&Value::Null);
-            value.as_str().map_or(value.to_string(), str::to_owned)
-        });
-        if expected != found {
-            let name = name.replace('_', "-");
-            return Err(format!(
-                "expected --{name} {expected}, with which this dataset was made, found {found}"
-            ));
-        }
+    if let Some((option, expected, found)) = residue_difference(known, options) {
+        return Err(format!(
+            "expected {option} {expected}, with which this dataset was made, found {found}"
+        ));
     }
     if dataset.work().has_separate_windows() {
         return Err(
