@@ -9,6 +9,7 @@ mod bf16;
 mod f32;
 mod maps;
 mod packed;
+pub(crate) mod strips;
 mod tiles;
 
 use std::ops::Range;
@@ -87,9 +88,14 @@ pub fn attention(
     scratch: &mut Scratch,
 ) {
     let hidden = out.width();
+    let width = if qkv.is_in_tiles() {
+        strips::width(hidden, head.dim)
+    } else {
+        3 * hidden
+    };
     assert_eq!(
         (qkv.width(), out.rows()),
-        (3 * hidden, queries.len()),
+        (width, queries.len()),
         "the shapes fit"
     );
     assert!(
@@ -98,7 +104,7 @@ pub fn attention(
     );
     assert!(queries.end <= qkv.rows(), "the queries are of the sequence");
     assert!(
-        !out.is_in_tiles() || isa == Isa::Amx && dtype == Dtype::Bf16,
+        qkv.is_in_tiles() || !out.is_in_tiles(),
         "only tiles are mixed to tiles"
     );
     assert!(scratch.holds(qkv.rows(), head.dim), "the scratch has grown");
@@ -116,7 +122,8 @@ pub fn attention(
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the CPU has the instructions, and the shapes were checked.
             unsafe {
-                if isa == Isa::Amx {
+                if qkv.is_in_tiles() {
+                    assert!(isa == Isa::Amx, "the CPU multiplies tiles");
                     bf16::tiles(&task, out, scratch);
                 } else {
                     bf16::blocks(task, out, scratch);

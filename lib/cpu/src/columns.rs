@@ -128,6 +128,11 @@ impl<'a> Collector<'a> {
         Ok(())
     }
 
+    /// Whether it needs [`attention`](Self::attention).
+    pub(crate) fn sees_attention(&self) -> bool {
+        self.contacts.is_some()
+    }
+
     /// Receives queries, keys and values of the next layer, the first two rotated: `(tokens, 3·hidden)`.
     pub(crate) fn attention(&mut self, qkv: &[f32]) -> Result<(), ForwardError> {
         match &mut self.contacts {

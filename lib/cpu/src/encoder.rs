@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicUsize;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::amx::SIDE;
-use crate::attention::{AttentionHead, Scratch, attention};
+use crate::attention::{AttentionHead, Scratch, attention, strips};
 use crate::linear::ROWS_OF_TILES;
+use crate::rope::Turns;
 use crate::rows;
 use crate::team::{Barrier, next_item};
 use crate::{
-    Collector, Converted, Dtype, Epilogue, ForwardError, LayerNorm, Readout, Rotations, RowsMut,
-    Weights,
+    Collector, Converted, Dtype, Epilogue, ForwardError, Isa, LayerNorm, Readout, Rotations,
+    RowsMut, Weights,
 };
 
 /// The parameters of a layer.
@@ -45,6 +46,8 @@ pub struct Encoder {
     positions: Vec<u32>,
     /// `(tokens, 3·hidden)`
     qkv: Aligned,
+    /// The same rounded, in strips.
+    strips: Aligned,
     /// `(tokens, hidden)`
     mixed: Aligned,
     /// The memory of each thread.
@@ -56,7 +59,7 @@ pub struct Encoder {
 struct ThreadScratch {
     /// `(rows of a block, hidden)`
     normed: Aligned,
-    /// `(rows of a block, intermediate)`
+    /// `(rows of a block, intermediate)`, or queries, keys and values.
     wide: Aligned,
     converted: Converted,
     attention: Scratch,
@@ -183,6 +186,18 @@ impl Encoder {
         let in_f32 = in_f32 && layer.qkv.dtype() != Dtype::Int8;
         let longest = sequences.iter().map(Range::len).max().unwrap_or(0);
         self.prepare(layers, sequences, hidden, longest)?;
+        let dim = hidden / readout.heads;
+        let dtype = attention_dtype(layer, in_f32, readout);
+        let in_strips = dtype == Dtype::Bf16 && readout.isa == Isa::Amx;
+        // Else each thread has room for those of its rows.
+        let shares_values = !in_strips || collector.sees_attention();
+        if shares_values {
+            self.qkv.grow(tokens * 3 * hidden)?;
+        }
+        if in_strips {
+            let room = rows::strips_room(tokens, strips::width(hidden, dim));
+            self.strips.grow(room)?;
+        }
         if self.thread_scratch.len() < threads {
             self.thread_scratch
                 .resize_with(threads, ThreadScratch::default);
@@ -196,6 +211,7 @@ impl Encoder {
             rotations,
             positions,
             qkv,
+            strips,
             mixed,
             thread_scratch,
         } = self;
@@ -206,13 +222,10 @@ impl Encoder {
             hidden,
             in_f32,
             x: RowsMut::new(x, hidden),
-            qkv: RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden),
-            mixed: rows_for(
-                &layer.out,
-                attention_dtype(layer, in_f32, readout) == Dtype::F32,
-                mixed,
-                tokens,
-            ),
+            dtype,
+            qkv: shares_values.then(|| RowsMut::new(&mut qkv[..tokens * 3 * hidden], 3 * hidden)),
+            strips: in_strips.then(|| RowsMut::strips(strips, tokens, strips::width(hidden, dim))),
+            mixed: rows_for(&layer.out, dtype == Dtype::F32, mixed, tokens),
             positions,
             rotations,
             blocks,
@@ -266,7 +279,6 @@ impl Encoder {
                     .push(Rotations::new(&layer.inv_freq, longest)),
             }
         }
-        self.qkv.grow(tokens * 3 * hidden)?;
         self.mixed.grow(rows::room(tokens, hidden))
     }
 }
@@ -276,7 +288,8 @@ impl ThreadScratch {
     fn prepare(&mut self, layers: &[Layer], rows: usize, hidden: usize) -> Result<(), OutOfMemory> {
         let wide = layers.iter().map(|layer| layer.up.outputs()).max();
         self.normed.grow(rows::room(rows, hidden))?;
-        self.wide.grow(rows::room(rows, wide.unwrap_or(0)))?;
+        let wide = wide.unwrap_or(0).max(3 * hidden);
+        self.wide.grow(rows::room(rows, wide))?;
         for layer in layers {
             for weights in [&layer.qkv, &layer.out, &layer.up, &layer.down] {
                 self.converted.grow(weights, rows)?;
@@ -295,7 +308,11 @@ struct ForwardPass<'a> {
     hidden: usize,
     in_f32: bool,
     x: RowsMut<'a>,
-    qkv: RowsMut<'a>,
+    dtype: Dtype,
+    /// What attention or the collector reads.
+    qkv: Option<RowsMut<'a>>,
+    /// What attention reads in tiles.
+    strips: Option<RowsMut<'a>>,
     mixed: RowsMut<'a>,
     positions: &'a [u32],
     rotations: &'a [Rotations],
@@ -318,12 +335,12 @@ impl ForwardPass<'_> {
             self.dense(layer, scratch);
             self.barrier.lead(others, || -> Result<(), ForwardError> {
                 // All other threads wait.
-                let (x, qkv) = (self.x.as_rows().values(), self.qkv.as_rows().values());
+                let x = self.x.as_rows().values();
                 if layer > 0 {
                     collector.hidden(self.first + layer, x)?;
                 }
-                if layer < depth {
-                    collector.attention(qkv)?;
+                if let Some(qkv) = self.qkv.as_ref().filter(|_| layer < depth) {
+                    collector.attention(qkv.as_rows().values())?;
                 }
                 Ok(())
             })?;
@@ -352,13 +369,8 @@ impl ForwardPass<'_> {
         while let Some(piece) = next_item(&self.phases[2 * layer], self.blocks.len()) {
             let rows = self.blocks[piece].clone();
             // SAFETY: each block has one thread, and attention, which reads other rows, runs in another phase.
-            let (mut x, qkv, mixed) = unsafe {
-                (
-                    self.x.part_mut(rows.clone()),
-                    self.qkv.part_mut(rows.clone()),
-                    self.mixed.part(rows.clone()),
-                )
-            };
+            let (mut x, mixed) =
+                unsafe { (self.x.part_mut(rows.clone()), self.mixed.part(rows.clone())) };
             let ThreadScratch {
                 normed,
                 wide,
@@ -387,29 +399,60 @@ impl ForwardPass<'_> {
                 up.apply(normed.as_rows(), into, activation, Some(converted));
                 down.apply(into.as_rows(), &mut x, add, Some(converted));
             }
-            if let Some(next) = self.layers.get(layer) {
-                let mut qkv = qkv;
-                let mut normed = rows_for(&next.qkv, self.in_f32, normed, rows.len());
-                next.attention_norm.apply(isa, x.as_rows(), &mut normed);
-                let then = Epilogue::Store;
-                next.qkv
-                    .apply(normed.as_rows(), &mut qkv, then, Some(converted));
-                for (norm, column) in next.query_key_norms.iter().flatten().zip([0, hidden]) {
-                    norm.apply_in_place(isa, &mut qkv, column);
+            let Some(next) = self.layers.get(layer) else {
+                continue;
+            };
+            let mut normed = rows_for(&next.qkv, self.in_f32, normed, rows.len());
+            next.attention_norm.apply(isa, x.as_rows(), &mut normed);
+            let rotations = (!next.inv_freq.is_empty()).then(|| {
+                let mut known = self.rotations.iter();
+                let rotations = known.find(|known| known.are_of(&next.inv_freq));
+                rotations.expect("prepared for every layer")
+            });
+            let mut turns = Turns {
+                rotations,
+                positions: &self.positions[rows.clone()],
+                dim: hidden / self.readout.heads,
+                hidden,
+            };
+            // SAFETY: as above.
+            let [qkv, strips] = [&self.qkv, &self.strips].map(|all| {
+                all.as_ref()
+                    .map(|all| unsafe { all.part_mut(rows.clone()) })
+            });
+            let product = &next.qkv;
+            let mut strips = match strips {
+                Some(mut strips)
+                    if qkv.is_none()
+                        && next.query_key_norms.is_none()
+                        && turns.dim.is_multiple_of(SIDE) =>
+                {
+                    let attend = Epilogue::Attend(turns);
+                    product.apply(normed.as_rows(), &mut strips, attend, Some(converted));
+                    continue;
                 }
-                if !next.inv_freq.is_empty() {
-                    let mut known = self.rotations.iter();
-                    let rotations = known.find(|known| known.are_of(&next.inv_freq));
-                    let rotations = rotations.expect("prepared for every layer");
-                    rotations.apply(isa, &mut qkv, &self.positions[rows]);
-                }
+                strips => strips,
+            };
+            let width = 3 * hidden;
+            let mut qkv =
+                qkv.unwrap_or_else(|| RowsMut::new(&mut wide[..rows.len() * width], width));
+            product.apply(normed.as_rows(), &mut qkv, Epilogue::Store, Some(converted));
+            for (norm, column) in next.query_key_norms.iter().flatten().zip([0, hidden]) {
+                norm.apply_in_place(isa, &mut qkv, column);
+            }
+            if let Some(rotations) = turns.rotations.take() {
+                rotations.apply(isa, &mut qkv, turns.positions);
+            }
+            if let Some(strips) = &mut strips {
+                strips::fill(isa, qkv.as_rows(), turns, strips);
             }
         }
     }
 
     fn attend(&self, layer: usize, scratch: &mut ThreadScratch) {
         let head_dim = self.hidden / self.readout.heads;
-        let dtype = attention_dtype(&self.layers[layer], self.in_f32, self.readout);
+        let qkv = self.strips.as_ref().or(self.qkv.as_ref());
+        let qkv = qkv.expect("one of them is there");
         while let Some(piece) = next_item(&self.phases[2 * layer + 1], self.attentions.len()) {
             let Piece {
                 sequence,
@@ -420,7 +463,7 @@ impl ForwardPass<'_> {
             // SAFETY: nothing writes queries, keys and values in this phase, and each piece has its own rows and channels of the
             // mix.
             let (qkv, mut mixed) =
-                unsafe { (self.qkv.part(sequence.clone()), self.mixed.part_mut(rows)) };
+                unsafe { (qkv.part(sequence.clone()), self.mixed.part_mut(rows)) };
             for number in heads.clone() {
                 let head = AttentionHead {
                     number,
@@ -428,7 +471,7 @@ impl ForwardPass<'_> {
                 };
                 attention(
                     self.readout.isa,
-                    dtype,
+                    self.dtype,
                     qkv,
                     head,
                     queries.clone(),

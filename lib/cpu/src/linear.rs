@@ -9,6 +9,7 @@ mod quantized;
 mod tiles;
 
 use crate::aligned::{Aligned, OutOfMemory};
+use crate::rope::Turns;
 use crate::simd::Simd;
 use crate::simd::dispatch::dispatch;
 use crate::tile::DEPTH;
@@ -51,7 +52,7 @@ enum Panels {
 
 /// What a product does with `x·Wᵀ + b`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Epilogue {
+pub enum Epilogue<'a> {
     /// Stores it.
     Store,
     /// Stores its GELU (by erf).
@@ -60,6 +61,8 @@ pub enum Epilogue {
     SwiGlu,
     /// Adds it to the output, times a factor.
     Add(f32),
+    /// Turns it to queries, keys and values in strips.
+    Attend(Turns<'a>),
 }
 
 /// Memory for input rows, or a panel of weights, converted to the type of products.
@@ -237,7 +240,7 @@ impl Weights {
         &self,
         x: Rows<'_>,
         out: &mut RowsMut<'_>,
-        epilogue: Epilogue,
+        epilogue: Epilogue<'_>,
         converted: Option<&mut Converted>,
     ) {
         assert_eq!(
@@ -253,6 +256,10 @@ impl Weights {
         assert!(
             !out.is_in_tiles() || !matches!(epilogue, Epilogue::Add(_)),
             "nothing is added to tiles"
+        );
+        assert!(
+            out.is_in_tiles() || !matches!(epilogue, Epilogue::Attend(_)),
+            "attention reads tiles"
         );
         assert_eq!(
             epilogue == Epilogue::SwiGlu,
@@ -283,9 +290,15 @@ impl Weights {
         }
     }
 
-    fn in_f32(&self, source: Source<'_>, x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue) {
+    fn in_f32(
+        &self,
+        source: Source<'_>,
+        x: Rows<'_>,
+        out: &mut RowsMut<'_>,
+        epilogue: Epilogue<'_>,
+    ) {
         let weights = self;
-        dispatch!(self.isa, in_f32(weights: &Weights, source: Source<'_>, x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue));
+        dispatch!(self.isa, in_f32(weights: &Weights, source: Source<'_>, x: Rows<'_>, out: &mut RowsMut<'_>, epilogue: Epilogue<'_>));
     }
 }
 
@@ -327,7 +340,7 @@ unsafe fn in_f32<S: Simd>(
     source: Source<'_>,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
 ) {
     let in_f32 = f32::InF32::new(source);
     // As many rows as the registers hold.

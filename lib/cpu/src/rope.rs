@@ -2,12 +2,14 @@
 //!
 //! Channels that are rotated together are neighbours.
 
+use std::f32::consts::LOG2_E;
+
 use crate::simd::dispatch::dispatch;
 use crate::simd::{Pair, Simd};
 use crate::{Isa, RowsMut};
 
 /// The rotations of positions from 0.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rotations {
     /// `(head_dim/2)`
     inv_freq: Vec<f32>,
@@ -57,6 +59,76 @@ impl Rotations {
     }
 }
 
+/// What becomes of queries, keys and values, `(rows, 3·heads·dim)`, before they are rounded for attention.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turns<'a> {
+    /// Of queries and keys, if they are not turned yet.
+    pub(crate) rotations: Option<&'a Rotations>,
+    /// `(rows)`
+    pub(crate) positions: &'a [u32],
+    /// The channels of a head: a multiple of 32 if there are rotations.
+    pub(crate) dim: usize,
+    /// The columns of queries, which are scaled.
+    pub(crate) hidden: usize,
+}
+
+/// The same of 32 columns and some rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Turn {
+    /// The cosines of the columns at position 0; null if nothing turns.
+    cosines: *const f32,
+    dim: usize,
+    positions: *const u32,
+    scale: f32,
+}
+
+impl Turns<'_> {
+    /// Returns the factor of queries: scores are exponents of 2.
+    pub(crate) fn scale(&self) -> f32 {
+        LOG2_E / (self.dim as f32).sqrt()
+    }
+
+    /// Returns what becomes of 32 columns of rows from `row` on.
+    #[inline(always)]
+    pub(crate) fn at(&self, row: usize, column: usize) -> Turn {
+        let turning = self.rotations.filter(|_| column < 2 * self.hidden);
+        Turn {
+            cosines: turning.map_or(std::ptr::null(), |rotations| {
+                rotations.turns.as_ptr().wrapping_add(column % self.dim)
+            }),
+            dim: self.dim,
+            positions: self.positions.as_ptr().wrapping_add(row),
+            scale: if column < self.hidden {
+                self.scale()
+            } else {
+                1.0
+            },
+        }
+    }
+}
+
+impl Turn {
+    /// Turns two vectors of columns of the `i`th row.
+    ///
+    /// # Safety
+    /// The row has a position, of which there are rotations; as for [`Simd`].
+    #[inline(always)]
+    pub(crate) unsafe fn apply<S: Simd>(&self, i: usize, mut columns: [S::V; 2]) -> [S::V; 2] {
+        unsafe {
+            if !self.cosines.is_null() {
+                let position = *self.positions.add(i) as usize;
+                let cosines = self.cosines.add(position * 2 * self.dim);
+                for (at, v) in columns.iter_mut().enumerate() {
+                    let cosines = cosines.add(at * S::LANES);
+                    *v = turn::<S>(*v, cosines, cosines.add(self.dim));
+                }
+            }
+            let scale = S::splat(self.scale);
+            [S::mul(columns[0], scale), S::mul(columns[1], scale)]
+        }
+    }
+}
+
 #[inline(always)]
 unsafe fn apply<S: Simd>(turns: &Rotations, rows: &mut RowsMut<'_>, positions: &[u32]) {
     let head_dim = 2 * turns.inv_freq.len();
@@ -85,9 +157,16 @@ unsafe fn rotate<S: Simd>(
     unsafe {
         for at in range.step_by(S::LANES) {
             let v = S::load(channels.add(at));
-            let crossed = S::mul(S::swap_pairs(v), S::load(sines.add(at)));
-            let v = S::mul_add(v, S::load(cosines.add(at)), crossed);
+            let v = turn::<S>(v, cosines.add(at), sines.add(at));
             S::store(channels.add(at), v);
         }
+    }
+}
+
+#[inline(always)]
+unsafe fn turn<S: Simd>(v: S::V, cosines: *const f32, sines: *const f32) -> S::V {
+    unsafe {
+        let crossed = S::mul(S::swap_pairs(v), S::load(sines));
+        S::mul_add(v, S::load(cosines), crossed)
     }
 }

@@ -11,8 +11,7 @@ pub struct Rows<'a> {
     first: *const f32,
     count: usize,
     width: usize,
-    /// The rows in memory before the first one, if the matrix is in tiles: `(rows/32, width/32, 32, 32)`, padded.
-    tiles: Option<usize>,
+    tiles: Option<Tiles>,
     lifetime: PhantomData<&'a [f32]>,
 }
 
@@ -22,9 +21,36 @@ pub struct RowsMut<'a> {
     first: *mut f32,
     count: usize,
     width: usize,
-    /// As in [`Rows`].
-    tiles: Option<usize>,
+    tiles: Option<Tiles>,
     lifetime: PhantomData<&'a mut [f32]>,
+}
+
+/// Where tiles of 32 rows and columns are, whose values are row by row.
+#[derive(Clone, Copy, Debug)]
+struct Tiles {
+    /// The rows in memory before the first one.
+    before: usize,
+    /// From a tile to the next one of its columns, in values.
+    down: usize,
+    /// From a tile to the next one of its rows.
+    right: usize,
+}
+
+impl Tiles {
+    /// Returns where a value is in memory.
+    #[inline(always)]
+    fn place(self, row: usize, column: usize) -> usize {
+        let row = self.before + row;
+        row / SIDE * self.down + column / SIDE * self.right + row % SIDE * SIDE + column % SIDE
+    }
+
+    /// Returns the same after some rows.
+    fn after(self, rows: usize) -> Self {
+        Self {
+            before: self.before + rows,
+            ..self
+        }
+    }
 }
 
 /// Where values of a row are.
@@ -41,11 +67,9 @@ pub(crate) fn room(rows: usize, width: usize) -> usize {
     rows.next_multiple_of(SIDE) * width.next_multiple_of(SIDE)
 }
 
-/// Returns where a value of a matrix in tiles is, in its memory.
-#[inline(always)]
-fn place(width: usize, row: usize, column: usize) -> usize {
-    let width = width.next_multiple_of(SIDE);
-    (row / SIDE * width + column / SIDE * SIDE + row % SIDE) * SIDE + column % SIDE
+/// Returns the values of memory for rows in [strips](RowsMut::strips). A tile may begin with the last row.
+pub(crate) fn strips_room(rows: usize, width: usize) -> usize {
+    (rows * width + SIDE * SIDE) / 2
 }
 
 // SAFETY: they are borrowed slices of f32.
@@ -70,7 +94,7 @@ impl<'a> Rows<'a> {
 
     /// # Safety
     /// All values exist, and nothing writes to them.
-    unsafe fn from_raw(first: *const f32, rows: usize, width: usize, tiles: Option<usize>) -> Self {
+    unsafe fn from_raw(first: *const f32, rows: usize, width: usize, tiles: Option<Tiles>) -> Self {
         Self {
             first,
             count: rows,
@@ -106,13 +130,22 @@ impl<'a> Rows<'a> {
     /// # Panics
     /// If it is not the first of a tile.
     pub(crate) fn tiles_at(&self, row: usize) -> Option<*const u16> {
-        let row = self.tiles? + row;
-        assert!(row.is_multiple_of(SIDE), "tiles are whole");
-        Some(
-            self.first
-                .cast::<u16>()
-                .wrapping_add(place(self.width, row, 0)),
-        )
+        let tiles = self.tiles?.after(row);
+        assert!(tiles.before.is_multiple_of(SIDE), "tiles are whole");
+        assert!(tiles.right == SIDE * SIDE, "a row of tiles is in one piece");
+        Some(self.first.cast::<u16>().wrapping_add(tiles.place(0, 0)))
+    }
+
+    /// Returns the address of a column of a matrix in strips, whose rows are 32 values apart, and the values from a column to the 32nd
+    /// after it.
+    pub(crate) fn strip(&self, column: usize) -> (*const u16, usize) {
+        let tiles = self.tiles.expect("the matrix is in strips");
+        assert!(
+            tiles.down == SIDE * SIDE,
+            "a column of tiles is in one piece"
+        );
+        let first = self.first.cast::<u16>();
+        (first.wrapping_add(tiles.place(0, column)), tiles.right)
     }
 
     /// Returns the address of the first row.
@@ -149,8 +182,26 @@ impl<'a> RowsMut<'a> {
             // Whatever was there would be multiplied.
             memory.fill(0.0);
         }
+        let tiles = Tiles {
+            before: 0,
+            down: width.next_multiple_of(SIDE) * SIDE,
+            right: SIDE * SIDE,
+        };
         // SAFETY: the values are borrowed exclusively, and there are enough.
-        unsafe { Self::from_raw(memory.as_mut_ptr(), rows, width, Some(0)) }
+        unsafe { Self::from_raw(memory.as_mut_ptr(), rows, width, Some(tiles)) }
+    }
+
+    /// A matrix in tiles in `memory`, which has [room](strips_room) for it: `(width/32, rows, 32)`, so that a tile may begin with any row.
+    pub(crate) fn strips(memory: &'a mut [f32], rows: usize, width: usize) -> Self {
+        assert!(width.is_multiple_of(SIDE), "tiles are whole");
+        let memory = &mut memory[..strips_room(rows, width)];
+        let tiles = Tiles {
+            before: 0,
+            down: SIDE * SIDE,
+            right: rows * SIDE,
+        };
+        // SAFETY: the values are borrowed exclusively, and there are enough.
+        unsafe { Self::from_raw(memory.as_mut_ptr(), rows, width, Some(tiles)) }
     }
 
     /// Whether the matrix is in tiles.
@@ -162,9 +213,10 @@ impl<'a> RowsMut<'a> {
     #[inline(always)]
     pub(crate) fn half(&self, row: usize, column: usize) -> *mut u16 {
         debug_assert!(row < self.count && column < self.width.next_multiple_of(SIDE));
-        let row = self.tiles.unwrap_or(0) + row;
-        let place = place(self.width, row, column);
-        self.first.cast::<u16>().wrapping_add(place)
+        let tiles = self.tiles.expect("the matrix is in tiles");
+        self.first
+            .cast::<u16>()
+            .wrapping_add(tiles.place(row, column))
     }
 
     /// Returns where values of a row from a column on are.
@@ -179,7 +231,7 @@ impl<'a> RowsMut<'a> {
 
     /// # Safety
     /// All values exist, and nothing else accesses the values that will be written.
-    unsafe fn from_raw(first: *mut f32, rows: usize, width: usize, tiles: Option<usize>) -> Self {
+    unsafe fn from_raw(first: *mut f32, rows: usize, width: usize, tiles: Option<Tiles>) -> Self {
         Self {
             first,
             count: rows,
@@ -222,9 +274,9 @@ impl<'a> RowsMut<'a> {
     }
 
     /// Returns the place of a row of the matrix.
-    unsafe fn skip(&self, row: usize) -> (*mut f32, Option<usize>) {
+    unsafe fn skip(&self, row: usize) -> (*mut f32, Option<Tiles>) {
         match self.tiles {
-            Some(before) => (self.first, Some(before + row)),
+            Some(tiles) => (self.first, Some(tiles.after(row))),
             None => (unsafe { self.first.add(row * self.width) }, None),
         }
     }

@@ -66,6 +66,14 @@ pub(crate) trait Simd: Copy {
             unsafe { *to.cast::<[u16; 2]>().add(at) = pair }
         }
     }
+    /// Stores 32 pairs of the values of two rows of bfloat16.
+    #[inline(always)]
+    unsafe fn interleave(to: *mut u16, rows: [*const u16; 2]) {
+        for at in 0..32 {
+            let pair = rows.map(|row| unsafe { *row.add(at) });
+            unsafe { *to.cast::<[u16; 2]>().add(at) = pair }
+        }
+    }
     /// Loads pairs of bfloat16: the first of each, and the second.
     #[inline(always)]
     unsafe fn widen(from: *const u16) -> [Self::V; 2] {

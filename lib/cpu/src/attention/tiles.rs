@@ -1,13 +1,12 @@
 //! Attention in bfloat16 by products of tiles: 32 queries at once.
 
-use std::f32::consts::LOG2_E;
 use std::ops::Range;
 
 use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
 use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::exp::{COARSE, FINE, exp2};
-use crate::simd::{Simd, prefetch};
+use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 
 /// The keys of a block: two blocks of scores with 32 queries fill two thirds of a first-level cache.
@@ -15,22 +14,26 @@ const KEYS: usize = 128;
 /// The sums of a block of rows and columns.
 const SUMS: usize = SIDE * SIDE;
 
-/// Returns the values of f32 for twice 32 queries with `dim` channels, their scores, and mixes.
+/// Returns the values of f32 for two blocks of scores, and mixes.
 pub(super) const fn room(dim: usize) -> usize {
-    let wide = dim.next_multiple_of(SIDE);
-    2 * SIDE * KEYS + SIDE * wide + SIDE * wide
+    2 * SIDE * KEYS + SIDE * dim.next_multiple_of(SIDE)
 }
+
+/// What attention reads of a head.
+const QUERIES: usize = 0;
+const KEYS_OF: usize = 1;
+const VALUES: usize = 2;
 
 /// Packed keys and values, and memory for 32 queries.
 struct Head<'a, U> {
     unit: U,
+    /// Columns of the head begin with a tile.
     qkv: Rows<'a>,
-    /// The first channel of queries.
-    channel: usize,
+    number: usize,
     dim: usize,
     /// The channels, padded to whole tiles.
     wide: usize,
-    /// `(length/32, wide/2, 32)`: pairs of channels
+    /// `(wide/32, length/32, 16, 32)`: pairs of channels
     keys: *mut f32,
     /// `(length/2, wide, 2)`
     values: *mut u16,
@@ -38,8 +41,6 @@ struct Head<'a, U> {
     scores: *mut f32,
     /// `(wide/32, 32, 32)`
     mixed: *mut f32,
-    /// `(2, wide/32, 32, 32)`
-    queries: *mut u16,
 }
 
 /// Up to 32 queries and a block of keys.
@@ -51,7 +52,6 @@ struct Block {
     key: usize,
     /// Each of 32 keys.
     panels: usize,
-    queries: *mut u16,
     scores: *mut f32,
 }
 
@@ -86,18 +86,16 @@ pub(super) unsafe fn attend<U: TileUnit>(
     let (qkv, dim) = (task.qkv, task.head.dim);
     let wide = dim.next_multiple_of(SIDE);
     let scores = scratch.block.as_mut_ptr();
-    let mixed = scores.wrapping_add(2 * SIDE * KEYS);
     let head = Head {
         unit: U::start(),
         qkv,
-        channel: task.head.number * dim,
+        number: task.head.number,
         dim,
         wide,
         keys: scratch.keys.as_mut_ptr(),
         values: scratch.values.as_mut_ptr().cast(),
         scores,
-        mixed,
-        queries: mixed.wrapping_add(SIDE * wide).cast(),
+        mixed: scores.wrapping_add(2 * SIDE * KEYS),
     };
     unsafe {
         head.pack();
@@ -106,38 +104,45 @@ pub(super) unsafe fn attend<U: TileUnit>(
 }
 
 impl<U: TileUnit> Head<'_, U> {
-    /// Loads 16 channels of a row; those past the last row and channel are zero.
+    /// Returns 32 channels of the first row, and the values to the next 32. Rows are 32 values apart.
     #[inline(always)]
-    unsafe fn load(&self, row: usize, first: usize, at: usize) -> <U::F as Simd>::V {
-        let count = if row < self.qkv.rows() {
-            self.dim.saturating_sub(at)
-        } else {
-            0
-        };
-        let row = self.qkv.first().wrapping_add(row * self.qkv.width());
-        unsafe { U::F::load_some(row.wrapping_add(first + at), count) }
+    fn strip(&self, of: usize, channel: usize) -> (*const u16, usize) {
+        let all = self.qkv.width() / 3;
+        self.qkv.strip(of * all + self.number * self.wide + channel)
     }
 
-    /// Packs keys and values.
+    /// Packs keys and values; those past the end are zero.
     #[inline(always)]
     unsafe fn pack(&self) {
-        let (length, hidden, wide) = (self.qkv.rows(), self.qkv.width() / 3, self.wide);
-        let (keys, values) = (self.channel + hidden, self.channel + 2 * hidden);
-        let (length, words) = (length.next_multiple_of(SIDE), wide / 2);
-        unsafe {
-            pack_keys::<U::F>(self.keys, words, self.scores, words, length, |row, to| {
-                for at in (0..wide).step_by(HALVES) {
-                    let low = self.load(row, keys, at);
-                    let high = self.load(row, keys, at + 16);
-                    U::F::store_bf16_both(to.add(at / 2).cast(), low, high);
+        const NONE: [u16; HALVES] = [0; HALVES];
+        let there = self.qkv.rows();
+        let length = there.next_multiple_of(SIDE);
+        for channel in (0..self.wide).step_by(SIDE) {
+            let [keys, values] = [KEYS_OF, VALUES].map(|of| {
+                let first = self.strip(of, channel).0;
+                move |row| {
+                    if row < there {
+                        first.wrapping_add(row * HALVES)
+                    } else {
+                        NONE.as_ptr()
+                    }
                 }
             });
-            for row in (0..length).step_by(2) {
-                for at in (0..wide).step_by(16) {
-                    let low = self.load(row, values, at);
-                    let high = self.load(row + 1, values, at);
-                    let to = self.values.add(row * wide + 2 * at);
-                    U::F::store_bf16_pairs(to, low, high);
+            unsafe {
+                let panels = self.keys.add(channel * length / 2);
+                pack_keys::<U::F>(
+                    panels,
+                    HALVES / 2,
+                    self.scores,
+                    HALVES / 2,
+                    length,
+                    |row, to| {
+                        U::F::store(to, U::F::load(keys(row).cast()));
+                    },
+                );
+                for row in (0..length).step_by(2) {
+                    let to = self.values.add(row * self.wide + 2 * channel);
+                    U::F::interleave(to, [values(row), values(row + 1)]);
                 }
             }
         }
@@ -152,7 +157,6 @@ impl<U: TileUnit> Head<'_, U> {
         unsafe {
             let mut sums = [U::F::splat(0.0); SIDE];
             let mut next = self.block(queries, 0, blocks);
-            self.load_queries(&next);
             for panel in 0..next.panels {
                 self.score(&next, panel);
             }
@@ -161,8 +165,6 @@ impl<U: TileUnit> Head<'_, U> {
                 next = self.block(queries, turn + 1, blocks);
                 if turn + 1 == count {
                     next.panels = 0;
-                } else if next.key == 0 {
-                    self.load_queries(&next);
                 }
                 if block.key == 0 {
                     largest = [NONE; SIDE];
@@ -193,13 +195,11 @@ impl<U: TileUnit> Head<'_, U> {
     fn block(&self, queries: &Range<usize>, number: usize, blocks: usize) -> Block {
         let first = queries.start + number / blocks * SIDE;
         let key = number % blocks * KEYS;
-        let place = number / blocks % 2 * SIDE * self.wide;
         Block {
             first,
             count: SIDE.min(queries.end.saturating_sub(first)),
             key,
             panels: KEYS.min(self.qkv.rows() - key).div_ceil(SIDE),
-            queries: self.queries.wrapping_add(place),
             scores: self.scores.wrapping_add(number % 2 * SIDE * KEYS),
         }
     }
@@ -209,20 +209,22 @@ impl<U: TileUnit> Head<'_, U> {
     unsafe fn score(&self, block: &Block, panel: usize) {
         unsafe {
             let first = block.key + panel * SIDE;
-            let keys = self.keys.add(first * self.wide / 2).cast();
-            let operands = Operands {
-                left: block.queries.cast(),
-                left_step: SIDE * STEP,
-                right: keys,
-                right_row: 2 * STEP,
-                steps: self.wide / HALVES,
-                ahead: keys.wrapping_add(self.wide * STEP),
-                reuses_left: true,
-            };
-            let scores = block.scores.add(panel * SUMS);
+            let (queries, apart) = self.strip(QUERIES, 0);
+            let length = self.qkv.rows().next_multiple_of(SIDE);
             self.unit.begin(None);
-            self.unit.bf16(operands);
-            self.unit.end(scores);
+            for strip in 0..self.wide / HALVES {
+                let keys = self.keys.add((strip * length + first) * HALVES / 2).cast();
+                self.unit.bf16(Operands {
+                    left: queries.add(strip * apart + block.first * HALVES).cast(),
+                    left_step: 0,
+                    right: keys,
+                    right_row: 2 * STEP,
+                    steps: 1,
+                    ahead: keys.wrapping_add(SIDE * STEP),
+                    reuses_left: true,
+                });
+            }
+            self.unit.end(block.scores.add(panel * SUMS));
         }
     }
 
@@ -288,7 +290,7 @@ impl<U: TileUnit> Head<'_, U> {
                 for at in (0..self.dim).step_by(16) {
                     let mixed = self.mixed.add(at / SIDE * SUMS + row * SIDE + at % SIDE);
                     let value = U::F::mul(U::F::load(mixed), share);
-                    let (column, count) = (self.channel + at, self.dim - at);
+                    let (column, count) = (self.number * self.dim + at, self.dim - at);
                     if !out.is_in_tiles() {
                         U::F::store_some(out.at(to).add(column), count, value);
                     } else if count >= 16 && column.is_multiple_of(16) {
@@ -299,29 +301,6 @@ impl<U: TileUnit> Head<'_, U> {
                         for (i, &half) in halves.iter().enumerate().take(count) {
                             *out.half(to, column + i) = half;
                         }
-                    }
-                }
-            }
-        }
-    }
-
-    /// Loads the queries of a block, scaled for scores that are exponents of 2.
-    #[inline(always)]
-    unsafe fn load_queries(&self, block: &Block) {
-        unsafe {
-            let scale = U::F::splat(LOG2_E / (self.dim as f32).sqrt());
-            for i in 0..block.count {
-                let row = block.first + i;
-                for at in (0..self.wide).step_by(HALVES) {
-                    let low = U::F::mul(self.load(row, self.channel, at), scale);
-                    let high = U::F::mul(self.load(row, self.channel, at + 16), scale);
-                    U::F::store_bf16_both(block.queries.add(at * SIDE + i * HALVES), low, high);
-                }
-                // The next head, which is the neighbour of this one, is not yet in a cache.
-                let (hidden, query) = (self.qkv.width() / 3, self.qkv.at(row).add(self.channel));
-                for ahead in [self.dim, hidden + self.dim, 2 * hidden + self.dim] {
-                    for k in (0..self.dim).step_by(16) {
-                        prefetch(query.wrapping_add(ahead + k));
                     }
                 }
             }
@@ -364,7 +343,9 @@ impl<U: TileUnit> Head<'_, U> {
 mod tests {
     use super::*;
     use crate::amx::Model;
-    use crate::rows::room;
+    use crate::attention::strips;
+    use crate::rope::Turns;
+    use crate::rows::{room, strips_room};
     use crate::{AttentionHead, Dtype, Isa, attention};
 
     /// With the model of the instructions, so that packing and tails are tested on every CPU.
@@ -399,7 +380,23 @@ mod tests {
                     &mut scratch,
                 );
                 let into = &mut RowsMut::new(&mut found, heads * dim);
-                let task = Task { qkv, head, queries };
+                let width = strips::width(heads * dim, dim);
+                let turns = Turns {
+                    rotations: None,
+                    positions: &[],
+                    dim,
+                    hidden: heads * dim,
+                };
+                // Of an earlier use, and of other sequences before and after this one.
+                let mut memory = vec![f32::NAN; strips_room(length + 9, width)];
+                let all = RowsMut::strips(&mut memory, length + 9, width);
+                let own = unsafe { all.part_mut(5..5 + length) };
+                strips::fill(Isa::Portable, qkv, turns, &own);
+                let task = Task {
+                    qkv: own.as_rows(),
+                    head,
+                    queries,
+                };
                 unsafe { attend::<Model>(&task, into, &mut scratch) }
                 let rows = task.queries.len();
                 let mut memory = vec![0.0; room(rows, heads * dim)];

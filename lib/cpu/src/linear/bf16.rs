@@ -49,7 +49,7 @@ pub(super) fn apply(
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
     converted: &mut [u16],
 ) {
     let room = values(weights.isa, weights.inputs, x.rows());
@@ -78,7 +78,7 @@ unsafe fn multiply(
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
     converted: &mut [u16],
 ) {
     use super::tiles::{Halves, UNUSED};

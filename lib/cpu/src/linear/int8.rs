@@ -38,7 +38,7 @@ pub(super) fn apply(
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
     converted: &mut Converted,
 ) {
     let [integers, scales, panel] = room(weights, x.rows());
@@ -61,7 +61,7 @@ struct Job<'a> {
     panels: &'a Panels,
     weights: &'a Weights,
     x: Rows<'a>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'a>,
     converted: &'a mut Converted,
 }
 

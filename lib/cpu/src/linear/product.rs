@@ -5,6 +5,7 @@ use std::ops::Range;
 use super::{Epilogue, VECTORS, Weights};
 use crate::amx::SIDE;
 use crate::exp::{COARSE, FINE};
+use crate::rope::Turn;
 use crate::rows::Target;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
@@ -79,7 +80,7 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
     weights: &Weights,
     x: Rows<'_>,
     out: &mut RowsMut<'_>,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
 ) {
     let columns = VECTORS * S::LANES;
     let (rows, inputs) = (x.rows(), weights.inputs);
@@ -99,6 +100,7 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
         bias,
         rows: 0,
         column: 0,
+        turn: None,
         to: Target::Halves(std::ptr::null_mut()),
     };
     // Passes of equal size, because each reads all weights.
@@ -136,6 +138,10 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                             bias,
                             rows: ROWS.min(last - row),
                             column,
+                            turn: match epilogue {
+                                Epilogue::Attend(turns) => Some(turns.at(row, column)),
+                                _ => None,
+                            },
                             to: out.target(row, to),
                             ..before
                         };
@@ -155,11 +161,12 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
 /// A tile whose sums are known, and what they are for.
 pub(super) struct Finished<'a, S: Simd> {
     weights: &'a Weights,
-    epilogue: Epilogue,
+    epilogue: Epilogue<'a>,
     sums: *const [S::V; VECTORS],
     bias: [S::V; VECTORS],
     rows: usize,
     column: usize,
+    turn: Option<Turn>,
     to: Target,
 }
 
@@ -173,7 +180,7 @@ impl<S: Simd> Finished<'_, S> {
                 let sums = [S::add(left, self.bias[0]), S::add(right, self.bias[1])];
                 match self.to {
                     Target::Values(first, width) => self.to_values(first.add(i * width), sums),
-                    Target::Halves(first) => self.to_halves(first.add(i * SIDE), sums),
+                    Target::Halves(first) => self.to_halves(i, first.add(i * SIDE), sums),
                 }
             }
         }
@@ -194,7 +201,7 @@ impl<S: Simd> Finished<'_, S> {
 
     /// The same of a row in tiles, to which nothing is added. Activations are as exact as the rounding.
     #[inline(always)]
-    unsafe fn to_halves(&self, to: *mut u16, sums: [S::V; VECTORS]) {
+    unsafe fn to_halves(&self, i: usize, to: *mut u16, sums: [S::V; VECTORS]) {
         unsafe {
             if self.weights.gated {
                 S::store_bf16(to, S::mul(activation::silu::<S>(sums[0], COARSE), sums[1]));
@@ -204,6 +211,9 @@ impl<S: Simd> Finished<'_, S> {
                     activation::coarse_gelu::<S>(sums[0]),
                     activation::coarse_gelu::<S>(sums[1]),
                 );
+            } else if let Some(turn) = self.turn {
+                let [left, right] = turn.apply::<S>(i, sums);
+                S::store_bf16_both(to, left, right);
             } else {
                 S::store_bf16_both(to, sums[0], sums[1]);
             }
@@ -217,7 +227,7 @@ unsafe fn finish_columns<S: Simd>(
     to: *mut f32,
     width: usize,
     [left, right]: [S::V; VECTORS],
-    epilogue: Epilogue,
+    epilogue: Epilogue<'_>,
 ) {
     unsafe {
         if width >= VECTORS * S::LANES {
@@ -235,11 +245,11 @@ unsafe fn finish_columns<S: Simd>(
 }
 
 #[inline(always)]
-unsafe fn finish<S: Simd>(to: *mut f32, sum: S::V, epilogue: Epilogue) {
+unsafe fn finish<S: Simd>(to: *mut f32, sum: S::V, epilogue: Epilogue<'_>) {
     unsafe {
         let value = match epilogue {
-            // Gated weights have both factors of a value, and do not come here.
-            Epilogue::Store | Epilogue::SwiGlu => sum,
+            // Gated weights have both factors of a value, and what attends is in strips: they do not come here.
+            Epilogue::Store | Epilogue::SwiGlu | Epilogue::Attend(_) => sum,
             Epilogue::Gelu => activation::gelu::<S>(sum),
             // As exact as an addition if the factor is 1.
             Epilogue::Add(factor) => S::mul_add(sum, S::splat(factor), S::load(to)),

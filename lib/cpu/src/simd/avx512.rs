@@ -35,6 +35,16 @@ impl Simd for Avx512 {
             let pairs = _mm512_or_si512(low, _mm512_slli_epi32::<16>(high));
             _mm512_storeu_si512(to.cast(), pairs);
         }
+        fn interleave(to: *mut u16, rows: [*const u16; 2]) {
+            let [a, b] = rows.map(|row| _mm512_loadu_si512(row.cast()));
+            // Quarters of a vector each: low ones of rows, then high ones.
+            let (low, high) = (_mm512_unpacklo_epi16(a, b), _mm512_unpackhi_epi16(a, b));
+            let first = _mm512_setr_epi64(0, 1, 8, 9, 2, 3, 10, 11);
+            let last = _mm512_setr_epi64(4, 5, 12, 13, 6, 7, 14, 15);
+            let [first, last] = [first, last].map(|order| _mm512_permutex2var_epi64(low, order, high));
+            _mm512_storeu_si512(to.cast(), first);
+            _mm512_storeu_si512(to.add(32).cast(), last);
+        }
         fn widen(from: *const u16) -> [__m512; 2] {
             let pairs = _mm512_loadu_si512(from.cast());
             let odd = _mm512_and_si512(pairs, _mm512_set1_epi32(-1 << 16));
