@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use crate::amx::SIDE;
+use crate::simd::prefetch_far;
 
 /// A `(rows, width)` matrix.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +61,20 @@ pub(crate) enum Target {
     Values(*mut f32, usize),
     /// In a tile, 32 values apart.
     Halves(*mut u16),
+}
+
+impl Target {
+    /// Prefetches 32 values of some rows, to which something is added.
+    #[inline(always)]
+    pub(crate) fn prefetch(self, rows: usize) {
+        if let Self::Values(first, width) = self {
+            for row in 0..rows {
+                for at in [0, 16] {
+                    prefetch_far(first.wrapping_add(row * width + at));
+                }
+            }
+        }
+    }
 }
 
 /// Returns the values of memory for rows in either form.

@@ -105,7 +105,9 @@ fn dense_layers_of_any_shape() {
                         Epilogue::Store => sum,
                         Epilogue::Gelu => gelu(sum),
                         Epilogue::Add(factor) => sum * f64::from(factor) + f64::from(there),
-                        Epilogue::SwiGlu | Epilogue::Attend(_) => unreachable!("these weights have no gate"),
+                        Epilogue::SwiGlu | Epilogue::Attend(_) => {
+                            unreachable!("these weights have no gate")
+                        }
                     })
                     .collect();
                 let error = error(&out, &expected);

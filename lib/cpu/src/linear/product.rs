@@ -128,12 +128,16 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                             panel,
                             inputs: begin..end,
                         };
-                        multiplier.tile(place, sums, &before);
                         let to = if weights.gated {
                             column / VECTORS
                         } else {
                             column
                         };
+                        let to = out.target(row, to);
+                        if M::LEAVES_VECTORS && matches!(epilogue, Epilogue::Add(_)) {
+                            to.prefetch(place.rows);
+                        }
+                        multiplier.tile(place, sums, &before);
                         before = Finished {
                             bias,
                             rows: ROWS.min(last - row),
@@ -142,7 +146,7 @@ pub(super) unsafe fn products<S: Simd, M: Multiplier<S, ROWS>, const ROWS: usize
                                 Epilogue::Attend(turns) => Some(turns.at(row, column)),
                                 _ => None,
                             },
-                            to: out.target(row, to),
+                            to,
                             ..before
                         };
                         if !M::LEAVES_VECTORS {
