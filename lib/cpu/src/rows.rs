@@ -84,7 +84,7 @@ pub(crate) fn room(rows: usize, width: usize) -> usize {
 
 /// Returns the values of memory for rows in [strips](RowsMut::strips). A tile may begin with the last row.
 pub(crate) fn strips_room(rows: usize, width: usize) -> usize {
-    (rows * width + SIDE * SIDE) / 2
+    (rows * width + SIDE * SIDE).div_ceil(2)
 }
 
 // SAFETY: they are borrowed slices of f32.

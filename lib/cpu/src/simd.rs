@@ -74,6 +74,37 @@ pub(crate) trait Simd: Copy {
             unsafe { *to.cast::<[u16; 2]>().add(at) = pair }
         }
     }
+    /// Stores [powers of 2](crate::exp::power) in pairs of bfloat16: values of one lane are neighbours. Adds those of a pair to the first of
+    /// `sums`, and bits of exponents that do not fit to the second.
+    #[inline(always)]
+    unsafe fn store_powers(to: *mut u16, x: [Self::V; 2], sums: [Self::V; 2]) -> [Self::V; 2] {
+        let mut lanes = [[0f32; 16]; 4];
+        let [low, high, sum, odd] = &mut lanes;
+        unsafe {
+            for (lanes, v) in [&mut *low, high, sum, odd]
+                .into_iter()
+                .zip([x, sums].as_flattened())
+            {
+                Self::store(lanes.as_mut_ptr(), *v);
+            }
+            for at in 0..Self::LANES {
+                let pair = [low[at], high[at]].map(crate::exp::power);
+                *to.cast::<[u16; 2]>().add(at) = pair.map(|(power, _)| power);
+                for (power, bits) in pair {
+                    sum[at] += f32::from_bits(u32::from(power) << 16);
+                    odd[at] = f32::from_bits(odd[at].to_bits() | bits);
+                }
+            }
+            [&*sum, odd].map(|lanes| Self::load(lanes.as_ptr()))
+        }
+    }
+    /// Whether all exponents fitted: see [`store_powers`](Self::store_powers).
+    #[inline(always)]
+    unsafe fn fitted(odd: Self::V) -> bool {
+        let mut lanes = [0f32; 16];
+        unsafe { Self::store(lanes.as_mut_ptr(), odd) };
+        lanes.iter().all(|lane| lane.to_bits() == 0)
+    }
     /// Loads pairs of bfloat16: the first of each, and the second.
     #[inline(always)]
     unsafe fn widen(from: *const u16) -> [Self::V; 2] {

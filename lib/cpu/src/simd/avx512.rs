@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
+use crate::exp::{MANTISSAS, OTHER_BITS};
 use crate::simd::dispatch::operations;
 
 #[derive(Clone, Copy)]
@@ -44,6 +45,32 @@ impl Simd for Avx512 {
             let [first, last] = [first, last].map(|order| _mm512_permutex2var_epi64(low, order, high));
             _mm512_storeu_si512(to.cast(), first);
             _mm512_storeu_si512(to.add(32).cast(), last);
+        }
+        fn store_powers(to: *mut u16, x: [__m512; 2], sums: [__m512; 2]) -> [__m512; 2] {
+            let [sums, odd] = sums;
+            let [low, high] = x.map(|x| _mm512_castps_si512(x));
+            let mut odd = _mm512_castps_si512(odd);
+            let expected = _mm512_set1_epi32(OTHER_BITS.cast_signed());
+            for x in [low, high] {
+                // odd | (x ^ expected)
+                odd = _mm512_ternarylogic_epi32::<0xF6>(odd, x, expected);
+            }
+            let digits = _mm512_mask_blend_epi16(0xAAAA_AAAA, low, _mm512_slli_epi32::<16>(high));
+            let table = MANTISSAS.as_ptr();
+            let [first, last] = [table, table.add(64)].map(|half| _mm512_loadu_si512(half.cast()));
+            let mantissas = _mm512_permutex2var_epi8(first, digits, last);
+            // Bits of the mantissa where the mask is set, else those of the exponent.
+            let mask = _mm512_set1_epi16(0x7F);
+            let powers = _mm512_ternarylogic_epi32::<0xCA>(mask, mantissas, digits);
+            _mm512_storeu_si512(to.cast(), powers);
+            let ones = _mm512_set1_epi16(0x3F80);
+            let [powers, ones]: [__m512bh; 2] = std::mem::transmute([powers, ones]);
+            let sums = _mm512_dpbf16_ps(sums, powers, ones);
+            [sums, _mm512_castsi512_ps(odd)]
+        }
+        fn fitted(odd: __m512) -> bool {
+            let bits = _mm512_set1_epi32(-1 << 15);
+            _mm512_test_epi32_mask(_mm512_castps_si512(odd), bits) == 0
         }
         fn widen(from: *const u16) -> [__m512; 2] {
             let pairs = _mm512_loadu_si512(from.cast());
