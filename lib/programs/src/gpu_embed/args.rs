@@ -214,11 +214,11 @@ pub struct ComputationOptions {
     /// Precision of the computation; auto is the most exact type that is fast on the device, f32 on a CPU
     ///
     /// In f16 and bf16, the linear maps of the layers and attention compute in that type; sums and normalisation stay in f32. A
-    /// sequence whose values overflow is computed again in f32. bf16 is four times as fast as f32 with AMX (Intel), twice with AVX512-BF16 (AMD);
+    /// sequence whose values overflow is computed again in f32. bf16 is six times as fast as f32 with AMX (Intel), twice with AVX512-BF16 (AMD);
     /// other CPUs widen weights of bf16, which take half the memory, and compute in f32. A type that the device does not compute is
     /// refused.
     ///
-    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: four times as fast as f32 with AMX, three times with
+    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: five times as fast as f32 with AMX, three times with
     /// AVX512-VNNI, and 1.5 times with AVX2. In fp8, on GPUs of compute capability 8.9 and newer, they multiply 8-bit floats (e4m3), all
     /// but the one after attention, and the rest is bf16.
     ///
