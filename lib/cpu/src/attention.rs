@@ -71,7 +71,8 @@ pub struct AttentionHead {
     pub dim: usize,
 }
 
-/// Computes the attention of `queries` in a head. `qkv`, `(length, 3·heads·dim)`, are the queries, keys and values of a sequence.
+/// Computes the attention of `queries` in a head. `qkv`, `(length, 3·heads·dim)`, are the queries, keys and values of a sequence; or what
+/// [`Epilogue::Attend`](crate::Epilogue::Attend) makes of them, which products of tiles read.
 /// Writes the channels of the head in `out`, `(queries, heads·dim)`. `scratch` has grown for the sequence.
 ///
 /// In bfloat16, scaled queries, keys, values and weights are rounded, sums are f32, and `dim` is even.

@@ -87,7 +87,8 @@ impl Block {
                     unsafe {
                         let score = self.scores.add(panel * SUMS + row * SIDE + at);
                         let lower = S::sub(S::load(score), S::splat(by));
-                        S::store(score, S::max(lower, S::splat(LEAST)));
+                        // `max` returns its second argument if one is NaN, so that NaN stays NaN.
+                        S::store(score, S::max(S::splat(LEAST), lower));
                     }
                 }
             }
@@ -169,7 +170,7 @@ impl<U: TileUnit> Head<'_, U> {
     /// Packs keys and values; those past the end are zero.
     #[inline(always)]
     unsafe fn pack(&self) {
-        const NONE: [u16; HALVES] = [0; HALVES];
+        const ZEROS: [u16; HALVES] = [0; HALVES];
         let there = self.qkv.rows();
         let length = there.next_multiple_of(SIDE);
         for channel in (0..self.wide).step_by(SIDE) {
@@ -179,7 +180,7 @@ impl<U: TileUnit> Head<'_, U> {
                     if row < there {
                         first.wrapping_add(row * HALVES)
                     } else {
-                        NONE.as_ptr()
+                        ZEROS.as_ptr()
                     }
                 }
             });
@@ -563,6 +564,11 @@ mod tests {
             qkv[query * 6 * dim..][..dim].fill(value);
         }
         let [found, _] = attended::<Model>(&qkv, length, dim, 0);
+        // A key of the last block, of the first channels alone, whose values are finite.
+        let mut with_key = numbers(length, dim, 1.0);
+        with_key[69 * 6 * dim + 2 * dim..][..dim].fill(f32::NAN);
+        let [lost, _] = attended::<Model>(&with_key, length, dim, 0);
+        assert!(lost.iter().all(|value| value.is_nan()));
         for (at, row) in found.chunks(dim).enumerate() {
             if [40, 44, 69].contains(&(at + length / 3)) {
                 assert!(row.iter().all(|value| value.is_nan()), "{at}");
