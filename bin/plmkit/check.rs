@@ -151,11 +151,16 @@ fn other_samples<'a>(out: &Path, samples: &'a [Sample]) -> impl Iterator<Item = 
 
 /// Refuses samples beside others that were cut otherwise: all of a folder are one table.
 fn refuse_other_cuts(out: &Path, programs: &Programs, samples: &[Sample], errors: &mut Vec<Fault>) {
+    // Wrong options are told already.
+    let first = samples
+        .first()
+        .map(|sample| programs.shard_args(out, &sample.name));
+    let Some(Ok(config)) = first.map(ShardConfig::try_from) else {
+        return;
+    };
     errors.extend(other_samples(out, samples).filter_map(|name| {
         let path = out.join(&name);
         let manifest: Manifest = read_sealed(&path.join(MANIFEST)).ok()?;
-        // Wrong options are told already.
-        let config = ShardConfig::try_from(programs.shard_args(out, &name)).ok()?;
         let difference = config.residue_difference(&manifest.options)?;
         let what = format!(
             "{difference}: expected the same for all samples of a folder, or another folder"

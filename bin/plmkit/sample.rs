@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use plmkit_cli::Fault;
 use plmkit_contract::{Manifest, Provenance, RowDigest, SOURCE, ShardSummary};
+use plmkit_engine::{has_saved_batches, run_folder};
 use plmkit_kit::{is_stream, path_text};
 use plmkit_programs::gpu_embed::Session;
 use plmkit_sequence::is_shard_name;
@@ -139,17 +140,9 @@ impl<'r> SampleFolder<'r> {
         self.path.join(format!("embeddings/{name}.parquet"))
     }
 
-    /// The folder of what was saved of a shard that is not complete.
-    fn unfinished(&self, name: &str) -> PathBuf {
-        let folder = self.checkpoint_dir();
-        let folder = folder.unwrap_or_else(|| self.path.join("embeddings"));
-        folder.join(format!(".{name}.parquet.plmkit-run"))
-    }
-
-    /// Whether batches of a shard were saved. A lock alone is no work.
+    /// Whether batches of a shard that is not complete were saved.
     pub(crate) fn has_saved_batches(&self, name: &str) -> bool {
-        let files = fs::read_dir(self.unfinished(name)).into_iter().flatten();
-        files.flatten().any(|file| file.file_name() != *"lock")
+        has_saved_batches(&self.embeddings(name), self.checkpoint_dir().as_deref())
     }
 
     /// Whether a shard is embedded as this run would do it, and nothing is left of the computation. Its list of rejects, if it has one,
@@ -161,7 +154,7 @@ impl<'r> SampleFolder<'r> {
         let path = self.embeddings(shard_name(shard));
         !self.run.args.force
             && path.exists()
-            && !self.unfinished(shard_name(shard)).exists()
+            && !run_folder(&path, self.checkpoint_dir().as_deref()).exists()
             && provenance(&path).is_none_or(|found| {
                 let shard = self.path.join("shards").join(&shard.file);
                 difference(&found, &self.run.programs, session).is_none()

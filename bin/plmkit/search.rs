@@ -1,6 +1,5 @@
 //! `plmkit search`.
 
-use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +14,7 @@ use plmkit_kit::{Quoted, is_stream, path_text, plural};
 use plmkit_programs::fasta_shard;
 use plmkit_programs::gpu_embed::{self, Request, Session, ShardFiles, prepare};
 use plmkit_programs::query_embeddings::{HitsArgs, earlier_hits, format_of_table, open, search};
+use plmkit_sequence::{OF_RESIDUES, residue_difference};
 use plmkit_store::{
     AtomicFile, StoreError, TableFormat, open_input, read_input, read_rejects, read_sealed,
 };
@@ -95,9 +95,6 @@ pub(crate) fn hide_if_of_records(option: Arg) -> Arg {
 /// The options of `fasta-shard` that decide which residues of a record are embedded, and which records are wrong.
 const OF_RECORDS: &str = "duplicate_ids invalid long_policy max_residues overlap";
 
-/// Those of them that decide residues.
-const OF_RESIDUES: [&str; 3] = ["long_policy", "max_residues", "overlap"];
-
 /// A model, and its options.
 type Model = (Session, gpu_embed::Args);
 
@@ -117,8 +114,8 @@ impl SearchArgs {
         let targets = Dataset::from_samples(&self.results[0], samples)?;
         if let Some(out) = &self.out {
             if out.exists() && !config.force {
-                let what = "exists; --force writes it again";
-                return Err(Fault::of_path(Exit::CannotCreate, out, what));
+                let path = out.clone();
+                return Err(StoreError::Written { path }.into());
             }
             // Nothing is computed for a folder that is missing.
             drop(AtomicFile::create(out)?);
@@ -235,8 +232,7 @@ impl SearchArgs {
         let samples = targets.samples().iter();
         let mut cuts = samples.filter_map(|sample| sample.listed.as_ref()?.shard_options.as_ref());
         let cut_by = cuts.next();
-        let of_residues = |of: &BTreeMap<String, _>| OF_RESIDUES.map(|name| of.get(name).cloned());
-        if cuts.any(|other| cut_by.map(of_residues) != Some(of_residues(other))) {
+        if cut_by.is_some_and(|first| cuts.any(|cut| residue_difference(first, cut).is_some())) {
             let results = path_text(&self.results[0]);
             tracing::warn!(
                 "{results}: samples were cut in different ways; queries are cut as the first one was, where no option says otherwise"

@@ -9,3 +9,4 @@ mod run_folder;
 pub(crate) use block::{OutputBlock, read_part};
 pub(crate) use blocks::OutputBlocks;
 pub(crate) use run_folder::{RunFolder, damage, remove_checkpoint};
+pub use run_folder::{has_saved_batches, run_folder};

@@ -46,6 +46,7 @@ mod stitch;
 mod token_limit;
 mod work;
 
+pub use checkpoint::{has_saved_batches, run_folder};
 pub use config::{Injection, Job, RunConfig, Windows, rejects_beside};
 pub use engine::Engine;
 pub use error::EngineError;

@@ -78,8 +78,8 @@ impl TableArgs {
             return Err(Fault::new(Exit::CannotCreate, what));
         }
         if path.exists() && !self.force {
-            let what = "exists; --force writes it again";
-            return Err(Fault::of_path(Exit::CannotCreate, path, what));
+            let path = path.to_owned();
+            return Err(StoreError::Written { path }.into());
         }
         Ok(Some(AtomicFile::create(path)?))
     }

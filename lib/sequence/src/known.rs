@@ -15,7 +15,7 @@ use crate::id_table::IdTable;
 
 /// The options of `fasta-shard` that decide which residues of a record are embedded. The others decide which records are
 /// accepted.
-const OF_RESIDUES: [&str; 3] = ["max_residues", "long_policy", "overlap"];
+pub const OF_RESIDUES: [&str; 3] = ["max_residues", "long_policy", "overlap"];
 
 /// The known datasets, as their `dataset.json` describe them.
 pub(crate) struct KnownDatasets {
@@ -116,7 +116,7 @@ impl KnownDatasets {
 }
 
 /// Returns the first option that decides which residues of a protein are embedded, and has another value, with both.
-pub(crate) fn residue_difference(
+pub fn residue_difference(
     expected: &BTreeMap<String, Value>,
     found: &BTreeMap<String, Value>,
 ) -> Option<(String, String, String)> {

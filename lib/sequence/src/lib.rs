@@ -40,6 +40,7 @@ pub use config::{ShardConfig, ShardOptions, ShardTarget};
 pub use duplicate::DuplicatePolicy;
 pub use error::ShardError;
 pub use fasta::FastaReader;
+pub use known::{OF_RESIDUES, residue_difference};
 pub use lengths::read_lengths;
 pub use policy::{LongPolicy, Outcome, Policy};
 pub use records::{Record, Records};

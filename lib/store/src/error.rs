@@ -35,6 +35,9 @@ pub enum StoreError {
     /// The output exists and is the result of other work, with a first difference.
     #[error("{}: exists and holds other work ({}); --force replaces it", path_text(.path), on_one_line(.difference))]
     Exists { path: PathBuf, difference: String },
+    /// The output exists, and nothing says that it may be replaced.
+    #[error("{}: exists; --force writes it again", path_text(.path))]
+    Written { path: PathBuf },
     /// Another process is writing the output.
     #[error("{}: another process is writing it", path_text(.path))]
     Busy { path: PathBuf },
@@ -50,7 +53,7 @@ impl Failure for StoreError {
     fn exit(&self) -> Exit {
         match self {
             Self::Open { .. } => Exit::NoInput,
-            Self::Create { .. } | Self::Exists { .. } => Exit::CannotCreate,
+            Self::Create { .. } | Self::Exists { .. } | Self::Written { .. } => Exit::CannotCreate,
             Self::Read { .. } | Self::Write { .. } => Exit::Io,
             Self::Busy { .. } | Self::Stopped => Exit::Transient,
             Self::Malformed { .. } | Self::Foreign { .. } => Exit::Data,

@@ -25,6 +25,21 @@ const REJECTS: &str = "rejects";
 /// The marks of crashes.
 const CRASHES: &str = "crashes";
 
+/// Returns the folder of what is saved of an output that is not complete: beside it, or in `within`.
+pub fn run_folder(out: &Path, within: Option<&Path>) -> PathBuf {
+    let name = hidden_name(out.file_name().unwrap_or_default(), FOLDER_SUFFIX);
+    match within {
+        None => out.with_file_name(name),
+        Some(within) => within.join(name),
+    }
+}
+
+/// Whether batches of an output were saved there. A lock alone is no work.
+pub fn has_saved_batches(out: &Path, within: Option<&Path>) -> bool {
+    let entries = entries(&run_folder(out, within)).unwrap_or_default();
+    entries.iter().any(|entry| name_of(entry) != LOCK)
+}
+
 /// The folder `.NAME.plmkit-run` of an output `NAME`. Its lock is the claim on the output.
 #[derive(Debug)]
 pub(crate) struct RunFolder(UnfinishedFolder);
@@ -33,14 +48,10 @@ impl RunFolder {
     /// Claims the output, or fails if another run has the claim. The folder is beside the output, or in `within`, which is
     /// created if missing.
     pub(crate) fn claim(out: &Path, within: Option<&Path>) -> Result<Self, StoreError> {
-        let name = hidden_name(out.file_name().unwrap_or_default(), FOLDER_SUFFIX);
-        let path = match within {
-            None => out.with_file_name(name),
-            Some(within) => {
-                fs::create_dir_all(within).map_err(StoreError::cannot_create(within))?;
-                within.join(name)
-            }
-        };
+        let path = run_folder(out, within);
+        if let Some(within) = within {
+            fs::create_dir_all(within).map_err(StoreError::cannot_create(within))?;
+        }
         let cannot_create = StoreError::cannot_create(&path);
         loop {
             match fs::create_dir(&path) {
