@@ -74,11 +74,18 @@ pub(crate) trait TileUnit {
     /// As for [`begin`](Self::begin).
     unsafe fn end(&self, sums: *mut f32);
 
-    /// Stores integers from -127 to 127. Other values give arbitrary ones.
+    /// Returns the largest magnitude of a row of bfloat16 in some tiles beside each other. It is not finite if a value is not.
     ///
     /// # Safety
-    /// As for [`Simd`].
-    unsafe fn store_int8(to: *mut u8, values: V<Self>);
+    /// The CPU has the unit; the values exist.
+    unsafe fn largest(from: *const u16, tiles: usize) -> f32;
+
+    /// Stores the values of the same, times a factor, as integers in half as many tiles. Values that are not from -127 to 127 give arbitrary
+    /// ones.
+    ///
+    /// # Safety
+    /// As for [`largest`](Self::largest).
+    unsafe fn quantize(from: *const u16, tiles: usize, factor: f32, to: *mut u8);
 
     /// Loads sums of integers.
     ///
@@ -94,7 +101,7 @@ mod unit {
     use std::sync::OnceLock;
 
     use super::{Operands, SIDE, STEP, TileUnit};
-    use crate::simd::Avx512;
+    use crate::simd::{Avx512, Simd};
 
     /// Whether this CPU multiplies tiles of bfloat16 and 8-bit integers, and the system lets this process do so: it asks the system once.
     pub(crate) fn is_available() -> bool {
@@ -248,9 +255,39 @@ mod unit {
         }
 
         #[inline(always)]
-        unsafe fn store_int8(to: *mut u8, values: __m512) {
+        unsafe fn largest(from: *const u16, tiles: usize) -> f32 {
             unsafe {
-                _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values)));
+                let mut most = _mm512_setzero_si512();
+                for tile in 0..tiles {
+                    let values = _mm512_loadu_si512(from.add(tile * SIDE * SIDE).cast());
+                    // Magnitudes have the order of their bits.
+                    let magnitudes = _mm512_and_si512(values, _mm512_set1_epi16(i16::MAX));
+                    most = _mm512_max_epu16(most, magnitudes);
+                }
+                let half = _mm512_extracti64x4_epi64::<1>(most);
+                let most = _mm256_max_epu16(_mm512_castsi512_si256(most), half);
+                let half = _mm256_extracti128_si256::<1>(most);
+                let most = _mm_max_epu16(_mm256_castsi256_si128(most), half);
+                // The least of eight complements.
+                let least = _mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi32(-1)));
+                f32::from_bits(u32::from(!(_mm_cvtsi128_si32(least) as u16)) << 16)
+            }
+        }
+
+        #[inline(always)]
+        unsafe fn quantize(from: *const u16, tiles: usize, factor: f32, to: *mut u8) {
+            unsafe {
+                for tile in 0..tiles {
+                    let values = Avx512::widen(from.add(tile * SIDE * SIDE));
+                    let [even, odd] = values
+                        .map(|values| _mm512_cvtps_epi32(_mm512_mul_ps(values, _mm512_set1_ps(factor))));
+                    let odd = _mm512_slli_epi32::<8>(odd);
+                    // Bits of the even one where the mask is set, else those of the odd one.
+                    let mask = _mm512_set1_epi32(0xFF);
+                    let both = _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32::<0xCA>(mask, even, odd));
+                    let to = to.add(tile / 2 * SIDE * STEP + tile % 2 * SIDE);
+                    _mm256_storeu_si256(to.cast(), both);
+                }
             }
         }
 

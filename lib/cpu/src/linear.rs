@@ -97,6 +97,10 @@ impl Converted {
                 let [integers, scales, panel] = int8::room(weights, rows);
                 self.integers.grow(integers)?;
                 self.scales.grow(scales)?;
+                if weights.isa == Isa::Amx {
+                    let values = bf16::values(weights.isa, weights.inputs, rows);
+                    self.bf16.grow(values)?;
+                }
                 self.wide_panel.grow(panel)
             }
         }
@@ -204,7 +208,7 @@ impl Weights {
 
     /// Whether products, not [in f32](Converted::in_f32), take rows in tiles.
     pub(crate) fn take_tiles(&self, in_f32: bool) -> bool {
-        matches!(self.panels, Panels::Bf16(_)) && self.isa == Isa::Amx && !in_f32
+        self.dtype() != Dtype::F32 && self.isa == Isa::Amx && !in_f32
     }
 
     /// Returns the rows that are multiplied together, or half as many.

@@ -22,6 +22,11 @@ fn fused(a: f32, b: f32, c: f32) -> f32 {
     flushed(a.mul_add(b, c))
 }
 
+/// A value of a row in tiles.
+unsafe fn value_in_tiles(from: *const u16, at: usize) -> f32 {
+    half::bf16::from_bits(unsafe { *from.add(at / SIDE * SIDE * SIDE + at % SIDE) }).to_f32()
+}
+
 /// The 32 bits at a place.
 unsafe fn word(from: *const u8) -> u32 {
     unsafe { from.cast::<u32>().read_unaligned() }
@@ -75,9 +80,17 @@ impl TileUnit for Model {
         }
     }
 
-    unsafe fn store_int8(to: *mut u8, values: [f32; 16]) {
-        for (at, value) in values.into_iter().enumerate() {
-            unsafe { *to.add(at) = (value as i8).cast_unsigned() }
+    unsafe fn largest(from: *const u16, tiles: usize) -> f32 {
+        let values = (0..tiles * SIDE).map(|at| unsafe { value_in_tiles(from, at) });
+        values.map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0)
+    }
+
+    unsafe fn quantize(from: *const u16, tiles: usize, factor: f32, to: *mut u8) {
+        for at in 0..tiles * SIDE {
+            unsafe {
+                let value = (value_in_tiles(from, at) * factor).round_ties_even();
+                *to.add(at / STEP * SIDE * STEP + at % STEP) = (value as i8).cast_unsigned();
+            }
         }
     }
 

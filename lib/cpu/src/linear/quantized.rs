@@ -168,34 +168,31 @@ impl PanelBuffer<'_> {
     }
 }
 
-/// Returns the largest magnitude; NaN if a value is not finite.
+/// Returns the largest magnitude. It is not finite if a value is not.
 #[inline(always)]
 fn largest(values: &[f32]) -> f32 {
     // Magnitudes have the order of their bits, and infinity and NaN are the largest.
     let magnitudes = values.iter().map(|value| value.abs().to_bits());
-    let largest = f32::from_bits(magnitudes.fold(0, u32::max));
-    if largest.is_finite() {
-        largest
-    } else {
-        f32::NAN
-    }
+    f32::from_bits(magnitudes.fold(0, u32::max))
 }
 
-/// Returns the factor from values to integers for a largest magnitude, and the factor back.
-fn scale(largest: f32) -> (f32, f32) {
-    if largest < LEAST {
+/// Returns the factor from values to integers for a largest magnitude, and the factor back: NaN if it is not finite.
+#[inline(always)]
+pub(super) fn scale(largest: f32) -> (f32, f32) {
+    if !largest.is_finite() {
+        (f32::NAN, f32::NAN)
+    } else if largest < LEAST {
         (0.0, 0.0)
     } else {
         (LARGEST / largest, largest / LARGEST)
     }
 }
 
-/// Converts `count` values of a group of a row to integers, and stores them, with zeros up to `whole`, vector by vector. Returns their scale.
+/// Converts `count` values of a group of a row to integers, and stores them vector by vector. Returns their scale.
 #[inline(always)]
 pub(super) unsafe fn quantize<S: Simd>(
     from: *const f32,
     count: usize,
-    whole: usize,
     store: impl Fn(usize, S::V),
 ) -> f32 {
     unsafe {
@@ -208,8 +205,8 @@ pub(super) unsafe fn quantize<S: Simd>(
             not_finite = S::add(not_finite, S::sub(values, values));
         }
         let (inverse, scale) = scale(S::largest(most) + S::sum(not_finite));
-        for at in (0..whole).step_by(S::LANES) {
-            let values = S::load_some(from.wrapping_add(at), count.saturating_sub(at));
+        for at in (0..count).step_by(S::LANES) {
+            let values = S::load_some(from.add(at), count - at);
             store(at, S::round(S::mul(values, S::splat(inverse))));
         }
         scale

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::VECTORS;
 use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
-use super::quantized::{self, GROUP, quantize};
+use super::quantized::{self, GROUP, scale};
 use crate::Rows;
 use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
@@ -58,6 +58,32 @@ fn operands(
     }
 }
 
+/// Returns rows of `x` in tiles, of so many padded inputs: its own, or those that are written to `converted`.
+#[inline(always)]
+unsafe fn tiles_of<S: Simd>(
+    x: Rows<'_>,
+    range: Range<usize>,
+    depth: usize,
+    converted: *mut u16,
+) -> *const u16 {
+    if let Some(rows) = x.tiles_at(range.start) {
+        return rows;
+    }
+    for (i, row) in range.enumerate() {
+        let block = i / SIDE * SIDE * depth;
+        unsafe {
+            let (from, to) = (x.at(row), converted.add(block + i % SIDE * HALVES));
+            for first in (0..depth).step_by(HALVES) {
+                let left = |at| x.width().saturating_sub(first + at);
+                let low = S::load_some(from.wrapping_add(first), left(0));
+                let high = S::load_some(from.wrapping_add(first + 16), left(16));
+                S::store_bf16_both(to.add(first * SIDE), low, high);
+            }
+        }
+    }
+    converted
+}
+
 /// Multiplies bfloat16 panels by rounded rows.
 pub(super) struct Halves<U> {
     pub(super) unit: U,
@@ -96,23 +122,7 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-        if let Some(rows) = x.tiles_at(range.start) {
-            self.rows = rows;
-            return;
-        }
-        self.rows = self.converted;
-        for (i, row) in range.enumerate() {
-            let block = i / SIDE * SIDE * self.depth;
-            unsafe {
-                let (from, to) = (x.at(row), self.converted.add(block + i % SIDE * HALVES));
-                for first in (0..self.depth).step_by(HALVES) {
-                    let left = |at| x.width().saturating_sub(first + at);
-                    let low = U::F::load_some(from.wrapping_add(first), left(0));
-                    let high = U::F::load_some(from.wrapping_add(first + 16), left(16));
-                    U::F::store_bf16_both(to.add(first * SIDE), low, high);
-                }
-            }
-        }
+        self.rows = unsafe { tiles_of::<U::F>(x, range, self.depth, self.converted) };
     }
 
     #[inline(always)]
@@ -149,10 +159,12 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     }
 }
 
-/// Multiplies panels of 8-bit integers by rows of them.
+/// Multiplies panels of 8-bit integers by rounded rows as such integers.
 pub(super) struct Bytes<'a, U> {
     pub(super) unit: U,
     pub(super) panels: &'a quantized::Panels,
+    /// As in [`Halves`].
+    pub(super) converted: *mut u16,
     /// `(rows/32, depth/64, 32, 64)`
     pub(super) quantized: *mut u8,
     /// `(rows, groups)`
@@ -198,25 +210,26 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-        let (depth, groups) = (
-            self.inputs.next_multiple_of(STEP),
-            self.inputs.div_ceil(GROUP),
-        );
-        for (i, row) in range.enumerate() {
-            unsafe {
-                let to = self
-                    .quantized
-                    .add(i / SIDE * SIDE * depth + i % SIDE * STEP);
+        let (steps, groups) = (self.inputs.div_ceil(STEP), self.inputs.div_ceil(GROUP));
+        let tiles = self.inputs.div_ceil(SIDE);
+        let count = range.len();
+        unsafe {
+            let from = tiles_of::<U::F>(x, range, tiles * SIDE, self.converted);
+            for row in 0..count {
+                let from = from.add(row / SIDE * SIDE * tiles * SIDE + row % SIDE * SIDE);
+                let (block, row_bytes) = (row / SIDE * steps * STEP_BYTES, row % SIDE * STEP);
+                let to = self.quantized.add(block + row_bytes);
                 for group in 0..groups {
-                    let first = group * GROUP;
-                    let count = GROUP.min(self.inputs - first);
-                    let store = |at, values| {
-                        let at = first + at;
-                        U::store_int8(to.add(at / STEP * STEP_BYTES + at % STEP), values);
-                    };
-                    let whole = count.next_multiple_of(STEP);
-                    let scale = quantize::<U::F>(x.at(row).add(first), count, whole, store);
-                    *self.scales.add(i * groups + group) = scale;
+                    let first = group * GROUP / SIDE;
+                    let tiles = (GROUP / SIDE).min(tiles - first);
+                    let (from, to) = (from.add(first * SIDE * SIDE), to.add(first / 2 * STEP_BYTES));
+                    let (factor, scale) = scale(U::largest(from, tiles));
+                    U::quantize(from, tiles, factor, to);
+                    *self.scales.add(row * groups + group) = scale;
+                }
+                if tiles % 2 == 1 {
+                    let half = to.add((steps - 1) * STEP_BYTES + STEP / 2);
+                    half.write_bytes(0, STEP / 2);
                 }
             }
         }
