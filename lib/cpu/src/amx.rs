@@ -74,14 +74,20 @@ pub(crate) trait TileUnit {
     /// As for [`begin`](Self::begin).
     unsafe fn end(&self, sums: *mut f32);
 
+    /// Stores integers from -127 to 127. Other values give arbitrary ones.
+    ///
+    /// # Safety
+    /// As for [`Simd`].
+    unsafe fn store_int8(to: *mut u8, values: V<Self>);
+
     /// Returns the largest magnitude of a row of bfloat16 in some tiles beside each other. It is not finite if a value is not.
     ///
     /// # Safety
     /// The CPU has the unit; the values exist.
     unsafe fn largest(from: *const u16, tiles: usize) -> f32;
 
-    /// Stores the values of the same, times a factor, as integers in half as many tiles. Values that are not from -127 to 127 give arbitrary
-    /// ones.
+    /// Stores the values of the same, times a factor, as integers in half as many tiles, the last filled with zeros. Values that are not from
+    /// -127 to 127 give arbitrary ones.
     ///
     /// # Safety
     /// As for [`largest`](Self::largest).
@@ -255,6 +261,13 @@ mod unit {
         }
 
         #[inline(always)]
+        unsafe fn store_int8(to: *mut u8, values: __m512) {
+            unsafe {
+                _mm_storeu_si128(to.cast(), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(values)));
+            }
+        }
+
+        #[inline(always)]
         unsafe fn largest(from: *const u16, tiles: usize) -> f32 {
             unsafe {
                 let mut most = _mm512_setzero_si512();
@@ -279,14 +292,20 @@ mod unit {
             unsafe {
                 for tile in 0..tiles {
                     let values = Avx512::widen(from.add(tile * SIDE * SIDE));
-                    let [even, odd] = values
-                        .map(|values| _mm512_cvtps_epi32(_mm512_mul_ps(values, _mm512_set1_ps(factor))));
+                    let [even, odd] = values.map(|values| {
+                        _mm512_cvtps_epi32(_mm512_mul_ps(values, _mm512_set1_ps(factor)))
+                    });
                     let odd = _mm512_slli_epi32::<8>(odd);
                     // Bits of the even one where the mask is set, else those of the odd one.
                     let mask = _mm512_set1_epi32(0xFF);
-                    let both = _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32::<0xCA>(mask, even, odd));
+                    let both =
+                        _mm512_cvtepi32_epi16(_mm512_ternarylogic_epi32::<0xCA>(mask, even, odd));
                     let to = to.add(tile / 2 * SIDE * STEP + tile % 2 * SIDE);
                     _mm256_storeu_si256(to.cast(), both);
+                }
+                if tiles % 2 == 1 {
+                    let rest = to.add(tiles / 2 * SIDE * STEP + SIDE);
+                    _mm256_storeu_si256(rest.cast(), _mm256_setzero_si256());
                 }
             }
         }

@@ -97,10 +97,6 @@ impl Converted {
                 let [integers, scales, panel] = int8::room(weights, rows);
                 self.integers.grow(integers)?;
                 self.scales.grow(scales)?;
-                if weights.isa == Isa::Amx {
-                    let values = bf16::values(weights.isa, weights.inputs, rows);
-                    self.bf16.grow(values)?;
-                }
                 self.wide_panel.grow(panel)
             }
         }

@@ -80,15 +80,25 @@ impl TileUnit for Model {
         }
     }
 
+    unsafe fn store_int8(to: *mut u8, values: [f32; 16]) {
+        for (at, value) in values.into_iter().enumerate() {
+            unsafe { *to.add(at) = (value as i8).cast_unsigned() }
+        }
+    }
+
     unsafe fn largest(from: *const u16, tiles: usize) -> f32 {
         let values = (0..tiles * SIDE).map(|at| unsafe { value_in_tiles(from, at) });
         values.map(f32::abs).max_by(f32::total_cmp).unwrap_or(0.0)
     }
 
     unsafe fn quantize(from: *const u16, tiles: usize, factor: f32, to: *mut u8) {
-        for at in 0..tiles * SIDE {
+        for at in 0..tiles.next_multiple_of(2) * SIDE {
             unsafe {
-                let value = (value_in_tiles(from, at) * factor).round_ties_even();
+                let value = if at < tiles * SIDE {
+                    (value_in_tiles(from, at) * factor).round_ties_even()
+                } else {
+                    0.0
+                };
                 *to.add(at / STEP * SIDE * STEP + at % STEP) = (value as i8).cast_unsigned();
             }
         }

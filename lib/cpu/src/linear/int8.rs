@@ -120,7 +120,6 @@ unsafe fn multiply_tiles<U: TileUnit>(job: &mut Job<'_>, out: &mut RowsMut<'_>) 
     let bytes = Bytes {
         unit: U::start(),
         panels: job.panels,
-        converted: job.converted.bf16.as_mut_ptr(),
         quantized: job.converted.integers.as_mut_ptr(),
         scales: job.converted.scales.as_mut_ptr(),
         inputs: job.weights.inputs,
@@ -185,7 +184,7 @@ impl<D: Dot, const ROWS: usize, const UNITS: usize> Multiplier<D::F, ROWS>
                     let count = GROUP.min(self.inputs - first);
                     let place = |at| (first + at) * D::BYTES * D::ROWS;
                     let store = |at, values| D::store(to.add(place(at)), values);
-                    *scales.add(group) = quantize::<D::F>(from.add(first), count, store);
+                    *scales.add(group) = quantize::<D::F>(from.add(first), count, count, store);
                 }
             }
         }

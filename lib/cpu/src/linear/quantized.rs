@@ -6,7 +6,7 @@
 use super::columns;
 use crate::Isa;
 use crate::aligned::{Aligned, OutOfMemory};
-use crate::amx::{self, SIDE};
+use crate::amx::{self, SIDE, TileUnit};
 #[cfg(target_arch = "x86_64")]
 use crate::dot::{Avx2Pairs, Avx512Pairs, AvxVnni, Vnni};
 use crate::dot::{Dot, PortableDot};
@@ -178,7 +178,7 @@ fn largest(values: &[f32]) -> f32 {
 
 /// Returns the factor from values to integers for a largest magnitude, and the factor back: NaN if it is not finite.
 #[inline(always)]
-pub(super) fn scale(largest: f32) -> (f32, f32) {
+fn scale(largest: f32) -> (f32, f32) {
     if !largest.is_finite() {
         (f32::NAN, f32::NAN)
     } else if largest < LEAST {
@@ -188,11 +188,12 @@ pub(super) fn scale(largest: f32) -> (f32, f32) {
     }
 }
 
-/// Converts `count` values of a group of a row to integers, and stores them vector by vector. Returns their scale.
+/// Converts `count` values of a group of a row to integers, and stores them, with zeros up to `whole`, vector by vector. Returns their scale.
 #[inline(always)]
 pub(super) unsafe fn quantize<S: Simd>(
     from: *const f32,
     count: usize,
+    whole: usize,
     store: impl Fn(usize, S::V),
 ) -> f32 {
     unsafe {
@@ -205,10 +206,24 @@ pub(super) unsafe fn quantize<S: Simd>(
             not_finite = S::add(not_finite, S::sub(values, values));
         }
         let (inverse, scale) = scale(S::largest(most) + S::sum(not_finite));
-        for at in (0..count).step_by(S::LANES) {
-            let values = S::load_some(from.add(at), count - at);
+        for at in (0..whole).step_by(S::LANES) {
+            let values = S::load_some(from.wrapping_add(at), count.saturating_sub(at));
             store(at, S::round(S::mul(values, S::splat(inverse))));
         }
+        scale
+    }
+}
+
+/// Does the same with values of bfloat16 in some tiles beside each other.
+#[inline(always)]
+pub(super) unsafe fn quantize_tiles<U: TileUnit>(
+    from: *const u16,
+    tiles: usize,
+    to: *mut u8,
+) -> f32 {
+    unsafe {
+        let (inverse, scale) = scale(U::largest(from, tiles));
+        U::quantize(from, tiles, inverse, to);
         scale
     }
 }

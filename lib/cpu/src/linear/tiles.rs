@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::VECTORS;
 use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
-use super::quantized::{self, GROUP, scale};
+use super::quantized::{self, GROUP, quantize, quantize_tiles};
 use crate::Rows;
 use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
 use crate::simd::Simd;
@@ -58,32 +58,6 @@ fn operands(
     }
 }
 
-/// Returns rows of `x` in tiles, of so many padded inputs: its own, or those that are written to `converted`.
-#[inline(always)]
-unsafe fn tiles_of<S: Simd>(
-    x: Rows<'_>,
-    range: Range<usize>,
-    depth: usize,
-    converted: *mut u16,
-) -> *const u16 {
-    if let Some(rows) = x.tiles_at(range.start) {
-        return rows;
-    }
-    for (i, row) in range.enumerate() {
-        let block = i / SIDE * SIDE * depth;
-        unsafe {
-            let (from, to) = (x.at(row), converted.add(block + i % SIDE * HALVES));
-            for first in (0..depth).step_by(HALVES) {
-                let left = |at| x.width().saturating_sub(first + at);
-                let low = S::load_some(from.wrapping_add(first), left(0));
-                let high = S::load_some(from.wrapping_add(first + 16), left(16));
-                S::store_bf16_both(to.add(first * SIDE), low, high);
-            }
-        }
-    }
-    converted
-}
-
 /// Multiplies bfloat16 panels by rounded rows.
 pub(super) struct Halves<U> {
     pub(super) unit: U,
@@ -122,7 +96,23 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
 
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
-        self.rows = unsafe { tiles_of::<U::F>(x, range, self.depth, self.converted) };
+        if let Some(rows) = x.tiles_at(range.start) {
+            self.rows = rows;
+            return;
+        }
+        self.rows = self.converted;
+        for (i, row) in range.enumerate() {
+            let block = i / SIDE * SIDE * self.depth;
+            unsafe {
+                let (from, to) = (x.at(row), self.converted.add(block + i % SIDE * HALVES));
+                for first in (0..self.depth).step_by(HALVES) {
+                    let left = |at| x.width().saturating_sub(first + at);
+                    let low = U::F::load_some(from.wrapping_add(first), left(0));
+                    let high = U::F::load_some(from.wrapping_add(first + 16), left(16));
+                    U::F::store_bf16_both(to.add(first * SIDE), low, high);
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -159,12 +149,10 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Halves<U> {
     }
 }
 
-/// Multiplies panels of 8-bit integers by rounded rows as such integers.
+/// Multiplies panels of 8-bit integers by rows of them.
 pub(super) struct Bytes<'a, U> {
     pub(super) unit: U,
     pub(super) panels: &'a quantized::Panels,
-    /// As in [`Halves`].
-    pub(super) converted: *mut u16,
     /// `(rows/32, depth/64, 32, 64)`
     pub(super) quantized: *mut u8,
     /// `(rows, groups)`
@@ -211,25 +199,28 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
     #[inline(always)]
     unsafe fn load_rows(&mut self, x: Rows<'_>, range: Range<usize>) {
         let (steps, groups) = (self.inputs.div_ceil(STEP), self.inputs.div_ceil(GROUP));
-        let tiles = self.inputs.div_ceil(SIDE);
-        let count = range.len();
-        unsafe {
-            let from = tiles_of::<U::F>(x, range, tiles * SIDE, self.converted);
-            for row in 0..count {
-                let from = from.add(row / SIDE * SIDE * tiles * SIDE + row % SIDE * SIDE);
-                let (block, row_bytes) = (row / SIDE * steps * STEP_BYTES, row % SIDE * STEP);
-                let to = self.quantized.add(block + row_bytes);
+        let tiles = x.tiles_at(range.start);
+        for (i, row) in range.enumerate() {
+            unsafe {
+                let to = self
+                    .quantized
+                    .add(i / SIDE * steps * STEP_BYTES + i % SIDE * STEP);
                 for group in 0..groups {
-                    let first = group * GROUP / SIDE;
-                    let tiles = (GROUP / SIDE).min(tiles - first);
-                    let (from, to) = (from.add(first * SIDE * SIDE), to.add(first / 2 * STEP_BYTES));
-                    let (factor, scale) = scale(U::largest(from, tiles));
-                    U::quantize(from, tiles, factor, to);
-                    *self.scales.add(row * groups + group) = scale;
-                }
-                if tiles % 2 == 1 {
-                    let half = to.add((steps - 1) * STEP_BYTES + STEP / 2);
-                    half.write_bytes(0, STEP / 2);
+                    let first = group * GROUP;
+                    let count = GROUP.min(self.inputs - first);
+                    let to = to.add(first / STEP * STEP_BYTES);
+                    let scale = if let Some(tiles) = tiles {
+                        let tile = i / SIDE * self.inputs.div_ceil(SIDE) + first / SIDE;
+                        let from = tiles.add((tile * SIDE + i % SIDE) * SIDE);
+                        quantize_tiles::<U>(from, count.div_ceil(SIDE), to)
+                    } else {
+                        let store = |at, values| {
+                            U::store_int8(to.add(at / STEP * STEP_BYTES + at % STEP), values);
+                        };
+                        let whole = count.next_multiple_of(STEP);
+                        quantize::<U::F>(x.at(row).add(first), count, whole, store)
+                    };
+                    *self.scales.add(i * groups + group) = scale;
                 }
             }
         }
@@ -289,6 +280,14 @@ mod tests {
             .collect()
     }
 
+    /// The same as bfloat16 holds them.
+    fn rounded(seed: u32, count: usize) -> Vec<f32> {
+        let numbers = numbers(seed, count).into_iter();
+        numbers
+            .map(|value| half::bf16::from_f32(value).to_f32())
+            .collect()
+    }
+
     /// Weights whose panels are elsewhere.
     fn without_panels(inputs: usize, bias: &[f32]) -> Weights {
         let mut padded = bias.to_vec();
@@ -307,12 +306,10 @@ mod tests {
     fn added<M: Multiplier<<Model as TileUnit>::F, SIDE>>(
         multiplier: M,
         weights: &Weights,
-        x: &[f32],
+        x: Rows<'_>,
     ) -> Vec<f32> {
-        let rows = x.len() / weights.inputs;
-        let mut out = vec![1.0; rows * weights.outputs];
+        let mut out = vec![1.0; x.rows() * weights.outputs];
         let into = &mut RowsMut::new(&mut out, weights.outputs);
-        let x = Rows::new(x, weights.inputs);
         unsafe { product::products(multiplier, weights, x, into, Epilogue::Add(0.5)) }
         out
     }
@@ -320,25 +317,21 @@ mod tests {
     /// The same by the kernels of an instruction set.
     fn added_by(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32], x: &[f32]) -> Vec<f32> {
         let weights = Weights::pack(isa, dtype, weight, bias).expect("memory");
+        product_of(&weights, Rows::new(x, weights.inputs))
+    }
+
+    fn product_of(weights: &Weights, x: Rows<'_>) -> Vec<f32> {
         let mut converted = Converted::default();
-        let rows = x.len() / weights.inputs;
-        converted.grow(&weights, rows).expect("memory");
-        let mut out = vec![1.0; rows * weights.outputs];
+        converted.grow(weights, x.rows()).expect("memory");
+        let mut out = vec![1.0; x.rows() * weights.outputs];
         let into = &mut RowsMut::new(&mut out, weights.outputs);
-        let (x, then) = (Rows::new(x, weights.inputs), Epilogue::Add(0.5));
-        weights.apply(x, into, then, Some(&mut converted));
+        weights.apply(x, into, Epilogue::Add(0.5), Some(&mut converted));
         out
     }
 
     #[test]
     fn products_of_bfloat16() {
         for (rows, inputs, outputs) in SHAPES {
-            let rounded = |seed, count| -> Vec<f32> {
-                let numbers = numbers(seed, count).into_iter();
-                numbers
-                    .map(|value| half::bf16::from_f32(value).to_f32())
-                    .collect()
-            };
             let (x, weight) = (rounded(1, rows * inputs), rounded(2, outputs * inputs));
             let bias = numbers(3, outputs);
             let depth = inputs.next_multiple_of(HALVES);
@@ -361,7 +354,8 @@ mod tests {
                 depth,
                 earlier: &raw mut earlier,
             };
-            let found = added(halves, &without_panels(inputs, &bias), &x);
+            let weights = without_panels(inputs, &bias);
+            let found = added(halves, &weights, Rows::new(&x, inputs));
             for (row, found) in x.chunks(inputs).zip(found.chunks(outputs)) {
                 for ((weight, &bias), &found) in weight.chunks(inputs).zip(&bias).zip(found) {
                     let products = row
@@ -455,18 +449,37 @@ mod tests {
                 }
             }
             let depth = inputs.next_multiple_of(STEP);
-            let room = rows.next_multiple_of(SIDE);
-            let mut quantized = vec![77u8; room * depth];
-            let mut scales = vec![f32::NAN; room * inputs.div_ceil(GROUP)];
-            let bytes = Bytes {
-                unit: Model::start(),
-                panels: &panels,
-                quantized: quantized.as_mut_ptr(),
-                scales: scales.as_mut_ptr(),
-                inputs,
+            let multiply = |x: Rows<'_>| {
+                let mut quantized = vec![77u8; room(rows, 1) / SIDE * depth];
+                let mut scales = vec![f32::NAN; room(rows, 1) / SIDE * inputs.div_ceil(GROUP)];
+                let bytes = Bytes {
+                    unit: Model::start(),
+                    panels: &panels,
+                    quantized: quantized.as_mut_ptr(),
+                    scales: scales.as_mut_ptr(),
+                    inputs,
+                };
+                added(bytes, &without_panels(inputs, &bias), x)
             };
-            let found = added(bytes, &without_panels(inputs, &bias), &x);
+            let found = multiply(Rows::new(&x, inputs));
             assert!(found == added_by(Isa::Portable, Dtype::Int8, &weight, &bias, &x));
+            // The same values in tiles.
+            let x = rounded(1, rows * inputs);
+            let mut memory = vec![f32::NAN; room(rows, inputs)];
+            let tiles = RowsMut::tiles(&mut memory, rows, inputs);
+            for (at, &value) in x.iter().enumerate() {
+                let half = tiles.half(at / inputs, at % inputs);
+                unsafe { *half = half::bf16::from_f32(value).to_bits() }
+            }
+            let found = multiply(tiles.as_rows());
+            assert!(found == multiply(Rows::new(&x, inputs)));
+            if Isa::Amx.is_available() {
+                let [rows, expected] = [Isa::Amx, Isa::Avx512Vnni]
+                    .map(|isa| added_by(isa, Dtype::Int8, &weight, &bias, &x));
+                assert!(rows == expected);
+                let weights = Weights::pack(Isa::Amx, Dtype::Int8, &weight, &bias).expect("memory");
+                assert!(rows == product_of(&weights, tiles.as_rows()));
+            }
         }
     }
 }
