@@ -245,8 +245,8 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
                 if let Some(group) = group.checked_sub(1) {
                     self.scale(integers, row, panel, group, earlier, earlier);
                 }
-                before.use_rows(used);
                 self.unit.end(integers.cast());
+                before.use_rows(used);
             }
             self.scale(integers, row, panel, groups - 1, earlier, sums);
         }
