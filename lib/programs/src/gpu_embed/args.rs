@@ -218,7 +218,7 @@ pub struct ComputationOptions {
     /// other CPUs widen weights of bf16, which take half the memory, and compute in f32. A type that the device does not compute is
     /// refused.
     ///
-    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: five times as fast as f32 with AMX, three times with
+    /// In int8, on CPUs only, the linear maps multiply 8-bit integers: six times as fast as f32 with AMX, three times with
     /// AVX512-VNNI, and 1.5 times with AVX2. In fp8, on GPUs of compute capability 8.9 and newer, they multiply 8-bit floats (e4m3), all
     /// but the one after attention, and the rest is bf16.
     ///
