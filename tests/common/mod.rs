@@ -36,6 +36,13 @@ pub(crate) fn program(name: &str) -> &'static str {
     }
 }
 
+/// Copies a program to a folder. `cp` does, since a process that another test starts would inherit a file that this one writes, and a
+/// program that is written does not start.
+pub(crate) fn copied(name: &str, folder: &Path) -> PathBuf {
+    run(Command::new("cp").arg(program(name)).arg(folder));
+    folder.join(name)
+}
+
 /// Returns a command that runs the program in its arguments as the first process of a namespace, as in a container. `None`, with a
 /// message, if that is not permitted.
 pub(crate) fn first_process() -> Option<Command> {

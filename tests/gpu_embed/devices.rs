@@ -166,8 +166,7 @@ fn while_a_driver_hangs_the_first_signal_ends_the_run_and_nothing_is_claimed() {
 fn a_missing_library_for_gpus_is_named_with_a_remedy() {
     let (case, driver) = with_driver();
     let folder = tempfile::tempdir().expect("temp folder");
-    let program = folder.path().join("gpu-embed");
-    fs::copy(common::program("gpu-embed"), &program).expect("copy");
+    let program = common::copied("gpu-embed", folder.path());
     let embed = |device: &str| embed_by(Command::new(&program), &case, driver.path(), device, BOTH);
     let missing = "/libplmkit_cuda.so: no such file or directory; 'make install GPU=1' or pip \
         install 'plmkit[gpu]' brings it, and PLMKIT_CUDA names another; --device cpu computes on the CPU";

@@ -127,10 +127,9 @@ fn without_cuda_libraries(folder: &Path) -> PathBuf {
         link(&libtorch.join("..").join(&needed), installed.join(needed));
     }
     fs::copy(library(), installed.join("libplmkit_cuda.so")).expect("make build GPU=1");
-    let program = folder.join("bin/gpu-embed");
-    fs::create_dir(folder.join("bin")).expect("folder");
-    fs::copy(common::program("gpu-embed"), &program).expect("copy");
-    program
+    let programs = folder.join("bin");
+    fs::create_dir(&programs).expect("folder");
+    common::copied("gpu-embed", &programs)
 }
 
 #[test]

@@ -20,6 +20,8 @@ const CHANGED_LIMIT: f64 = 0.05;
 
 /// The difference to a log-probability that is undefined: JSON has no infinity.
 const UNDEFINED: f64 = 1e6;
+/// A cosine that is undefined.
+const UNDEFINED_COSINE: f64 = -1.0;
 
 /// How close vectors in 8 bits of the last layer are to f32 vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -104,6 +106,9 @@ impl fmt::Display for Parity {
             floored(self.residue_cosine),
             self.residue_cosine_floor,
         )?;
+        if self.residue_cosine <= UNDEFINED_COSINE {
+            f.write_str("; -1 stands for values that are not finite")?;
+        }
         match &self.logits {
             Some(logits) => write!(f, "; {logits}"),
             None => Ok(()),
@@ -212,14 +217,18 @@ fn add(sum: &mut [f64], vector: &[f64]) {
     }
 }
 
-/// Returns the cosine of two vectors, or -1 if it is undefined.
+/// Returns the cosine of two vectors, or [`UNDEFINED_COSINE`].
 fn cosine(a: &[f64], b: &[f64]) -> f64 {
     if a == b {
         return 1.0;
     }
     let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let cosine = dot(a, b) / (dot(a, a) * dot(b, b)).sqrt();
-    if cosine.is_nan() { -1.0 } else { cosine }
+    if cosine.is_nan() {
+        UNDEFINED_COSINE
+    } else {
+        cosine
+    }
 }
 
 #[cfg(test)]
@@ -249,6 +258,7 @@ mod tests {
         parity.compare(&[1.0, 0.0], &[f32::NAN, 0.1], 2);
         assert!((parity.residue_cosine + 1.0).abs() < 1e-15);
         assert!(!parity.suffices());
+        assert!(parity.to_string().contains("not finite"), "{parity}");
     }
 
     const VOCABULARY: usize = 33;
