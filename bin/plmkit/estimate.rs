@@ -17,11 +17,11 @@ use plmkit_programs::monitor_log::{self, EstimateArgs, estimate_of};
 use plmkit_sequence::{ShardConfig, read_lengths};
 
 use crate::args::Args;
-use crate::check;
-use crate::plan::{Sample, samples};
+use crate::preflight;
 use crate::programs::Programs;
 use crate::run::Run;
 use crate::sample::SampleFolder;
+use crate::samples::{Sample, samples};
 
 /// The time of the probe of a CPU in one type.
 const PROBE: Duration = Duration::from_millis(500);
@@ -90,7 +90,7 @@ pub(crate) fn estimate(args: &Args, stop: &Stop) -> Result<Exit, Fault> {
     let mut errors = Vec::new();
     let samples = samples(&args.inputs, None, false, stop, &mut errors);
     if !errors.is_empty() {
-        return Err(check::report(errors));
+        return Err(preflight::report(errors));
     }
     let programs = Programs::new(args);
     let how = programs.gpu_embed.compute();

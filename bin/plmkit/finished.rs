@@ -13,8 +13,8 @@ use plmkit_store::{read_input, write_json};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::verdict_file;
-use crate::plan::Sample;
 use crate::programs::Programs;
+use crate::samples::Sample;
 
 /// In nanoseconds.
 const SECOND: i64 = 1_000_000_000;

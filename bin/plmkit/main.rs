@@ -1,7 +1,6 @@
 //! `plmkit`: FASTA to a validated dataset, by the functions of the other programs, in one process.
 
 mod args;
-mod check;
 mod command_line;
 mod computer;
 mod estimate;
@@ -12,11 +11,12 @@ mod layout;
 mod model;
 mod page;
 mod params;
-mod plan;
+mod preflight;
 mod programs;
 mod progress;
 mod run;
 mod sample;
+mod samples;
 mod search;
 mod stages;
 mod steps;

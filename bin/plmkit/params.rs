@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use crate::args::{Args, Stage};
 use crate::layout::{is_shard_file, params_file};
-use crate::plan::Sample;
 use crate::programs::Programs;
+use crate::samples::Sample;
 
 /// The parameters of a run, by the names of all workflows.
 #[derive(Debug, Serialize, Deserialize)]

@@ -7,9 +7,9 @@ use plmkit_contract::Dtype;
 use plmkit_programs::gpu_embed::Session;
 use plmkit_programs::validate_embeddings::{Progress, spot_check_tokens};
 
-use crate::plan::Sample;
 use crate::run::Run;
 use crate::sample::SampleFolder;
+use crate::samples::Sample;
 
 /// The places of the stages that follow the embedding.
 const CHECKING: usize = 1;

@@ -11,8 +11,8 @@ use crate::args::Args;
 use crate::computer::Computer;
 use crate::layout::{BATCH_SIZE_FILE, params_file};
 use crate::params::Params;
-use crate::plan::Sample;
 use crate::programs::Programs;
+use crate::samples::Sample;
 use crate::versions::write_versions;
 
 /// All that a run is asked for, checked.

@@ -18,8 +18,8 @@ use plmkit_store::{
 use crate::finished::Judged;
 use crate::layout::{MANIFEST, MANIFEST_BEFORE, OF_SHARDS, is_shard_file};
 use crate::params::{difference, provenance};
-use crate::plan::Sample;
 use crate::run::Run;
+use crate::samples::Sample;
 
 /// A sample in its folder of results.
 pub(crate) struct SampleFolder<'r> {

@@ -16,14 +16,14 @@ use plmkit_programs::validate_embeddings::SpotModel;
 use plmkit_store::{StoreError, UnfinishedFolder, read_id_values, read_shard, remove_file};
 
 use crate::args::{Args, Stage};
-use crate::check::report;
 use crate::computer::{self, Computer};
 use crate::model;
 use crate::params::{difference, embeddings, mixture, provenance};
-use crate::plan::Sample;
+use crate::preflight::report;
 use crate::progress::{RunBar, locked};
 use crate::run::Run;
 use crate::sample::{SampleFolder, shard_name};
+use crate::samples::Sample;
 use crate::steps::exit_code;
 use crate::summary::Summary;
 use crate::versions::write_versions;

@@ -9,9 +9,9 @@ use crate::checks::{constant, finite, zero};
 use crate::contacts;
 use crate::criteria::Criteria;
 use crate::difference::norm;
+use crate::equal_sequences::EqualSequences;
 use crate::files::EmbeddedFile;
 use crate::outliers::Outliers;
-use crate::sequences::Sequences;
 use crate::tolerance::Tolerance;
 use crate::violation::FILE;
 
@@ -27,7 +27,7 @@ pub(crate) struct FileColumn {
     pub(crate) column: Column,
     /// The vectors so far.
     vectors: u64,
-    sequences: Sequences,
+    sequences: EqualSequences,
     /// Of a deviation, which may be zero, only with the mean of its layer.
     outliers: Option<Outliers>,
     pub(crate) tolerance: Tolerance,
@@ -84,7 +84,7 @@ impl FileColumn {
         Self {
             column,
             vectors: 0,
-            sequences: Sequences::default(),
+            sequences: EqualSequences::default(),
             outliers: is_judged.then(Outliers::default),
             tolerance: Tolerance::of(&file.provenance),
             reference: pairs
@@ -167,7 +167,7 @@ impl FileColumn {
     }
 
     /// What was sampled of the file, which has this name.
-    pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> Sequences {
+    pub(crate) fn finish(self, file: &str, tallies: &mut Tallies) -> EqualSequences {
         for kind in [finite::vectors, zero::vectors] {
             tallies.count(kind, self.vectors);
         }

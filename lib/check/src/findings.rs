@@ -8,9 +8,9 @@ use roaring::RoaringTreemap;
 use crate::agreement::ColumnAgreement;
 use crate::check::Tallies;
 use crate::checks::coverage;
+use crate::equal_sequences::EqualSequences;
 use crate::files::{EmbeddedFile, ShardFile};
 use crate::power::Power;
-use crate::sequences::Sequences;
 
 /// What was found in some files, in a size that does not depend on the number of their rows.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub struct Findings {
     pub shards: Vec<ShardFile>,
     pub embeddings: Vec<EmbeddedFile>,
     /// What was sampled of each column.
-    pub(crate) columns: Vec<(Column, Sequences)>,
+    pub(crate) columns: Vec<(Column, EqualSequences)>,
     pub(crate) recomputed: Vec<ColumnAgreement>,
     pub(crate) power: Power,
     pub(crate) agreement: Vec<ColumnAgreement>,

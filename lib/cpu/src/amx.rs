@@ -7,10 +7,10 @@
 use crate::simd::Simd;
 
 #[cfg(test)]
-mod model;
+mod emulator;
 
 #[cfg(test)]
-pub(crate) use model::Model;
+pub(crate) use emulator::Emulator;
 
 /// Rows and columns of a block of sums: two tiles by two.
 pub(crate) const SIDE: usize = 32;

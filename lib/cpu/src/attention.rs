@@ -4,13 +4,13 @@
 //! Gimelshein 2018, arXiv:1805.02867): it keeps the largest score so far, the sum of exponentials and the weighted values, and
 //! scales them down when a larger score comes.
 
+mod amx;
 #[cfg(target_arch = "x86_64")]
 mod bf16;
 mod f32;
 mod maps;
 mod packed;
 pub(crate) mod strips;
-mod tiles;
 
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ impl Scratch {
 fn room(length: usize, dim: usize) -> [usize; 3] {
     let (length, wide) = (length.next_multiple_of(32), dim.next_multiple_of(16));
     let block = MOST_ROWS * (MOST_KEYS + wide) + MOST_LANES * wide;
-    [length * wide, length * wide, block.max(tiles::room(dim))]
+    [length * wide, length * wide, block.max(amx::room(dim))]
 }
 
 /// A head of a layer.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::amx::SIDE;
 use crate::attention::{AttentionHead, Scratch, attention, strips};
-use crate::linear::ROWS_OF_TILES;
+use crate::linear::MOST_AMX_ROWS;
 use crate::rope::Turns;
 use crate::rows;
 use crate::team::{Barrier, next_item};
@@ -66,7 +66,7 @@ struct ThreadScratch {
 }
 
 /// The most rows that pass through the dense layers together, so that intermediate values stay in the cache; by tiles of 32 it is
-/// [`ROWS_OF_TILES`].
+/// [`MOST_AMX_ROWS`].
 const BLOCK: usize = 192;
 /// The least rows of a block by tiles of 32, if there are enough for each thread.
 const LEAST_BLOCK: usize = 96;
@@ -82,7 +82,7 @@ fn blocks(tokens: usize, threads: usize, tile: usize) -> Vec<Range<usize>> {
     let tiles = tokens.div_ceil(tile);
     // A block reads all weights, which takes longer than a product of few rows by tiles of 32.
     let (least, most) = if tile == SIDE {
-        (LEAST_BLOCK / tile, ROWS_OF_TILES / tile)
+        (LEAST_BLOCK / tile, MOST_AMX_ROWS / tile)
     } else {
         (1, BLOCK / tile)
     };

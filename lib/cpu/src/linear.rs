@@ -1,12 +1,12 @@
 //! Dense layers: `x·Wᵀ + b`, tile by tile.
 
+mod amx;
 mod bf16;
 mod f32;
 mod int8;
 mod pack;
 mod product;
 mod quantized;
-mod tiles;
 
 use crate::aligned::{Aligned, OutOfMemory};
 use crate::rope::Turns;
@@ -19,7 +19,7 @@ use f32::Source;
 use product::products;
 
 pub use pack::{Panel, widen};
-pub(crate) use product::ROWS_OF_TILES;
+pub(crate) use product::MOST_AMX_ROWS;
 
 /// The types in which a CPU multiplies weights.
 pub const CPU_DTYPES: [Dtype; 3] = [Dtype::F32, Dtype::Bf16, Dtype::Int8];

@@ -14,9 +14,9 @@ use crate::error::EngineError;
 use crate::event_log::EventLog;
 use crate::outcome::{EmbedSummary, RunOutcome, RunProgress};
 use crate::parity::Parity;
+use crate::parity_sample::ParitySample;
 use crate::pipeline;
 use crate::rejects_list;
-use crate::sample::ParitySample;
 use crate::work::Work;
 
 impl Work<'_> {

@@ -25,7 +25,7 @@ use crate::cpu::{CpuModel, Layers};
 use crate::cuda::interface::Note;
 use crate::error::EsmError;
 use crate::model_info::CheckpointInfo;
-use crate::pool::pool;
+use crate::thread_pool::pool;
 
 use digest::digest;
 use pack::{cpu_model, layer};

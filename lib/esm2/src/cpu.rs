@@ -10,7 +10,7 @@ use plmkit_kit::Stop;
 use crate::buffers::Buffer;
 use crate::error::EsmError;
 use crate::pass::Pass;
-use crate::pool::threads;
+use crate::thread_pool::threads;
 use crate::varlen::Varlen;
 
 /// A model on a CPU.

@@ -7,7 +7,7 @@ use plmkit_cpu::{Collector, Encoder, Isa, Layer, LayerNorm, Readout, Weights};
 use plmkit_kit::Stop;
 
 use crate::error::EsmError;
-use crate::pool::threads;
+use crate::thread_pool::threads;
 
 /// Channels above which a CPU is no faster.
 const WIDEST: u32 = 1280;

@@ -26,8 +26,8 @@ mod heads;
 mod model;
 mod model_info;
 mod pass;
-mod pool;
 mod rope;
+mod thread_pool;
 mod timing;
 mod varlen;
 
@@ -49,6 +49,6 @@ pub use model_info::{CheckpointInfo, LoadTimes, ModelInfo};
 pub use pass::Pass;
 pub use plmkit_contract::Dtype;
 pub use plmkit_cpu::{CPU_DTYPES, Isa};
-pub use pool::set_threads;
+pub use thread_pool::set_threads;
 pub use timing::{DeviceTimes, KernelKind, KernelTimes};
 pub use varlen::Varlen;

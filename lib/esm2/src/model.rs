@@ -12,7 +12,7 @@ use crate::compute_options::check_widths;
 use crate::cpu::CpuModel;
 use crate::cuda::{CudaModel, MemoryAsked, Opening};
 use crate::pass::Pass;
-use crate::pool::threads;
+use crate::thread_pool::threads;
 use crate::{Buffer, Buffers, ComputeOptions, Dtype, EsmError, Kernels, ModelInfo, Ticket, Varlen};
 
 /// A model on a device.

@@ -18,7 +18,7 @@ pub(super) unsafe fn blocks(task: Task<'_>, out: &mut RowsMut<'_>, scratch: &mut
 /// The same by AMX.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi,avx2,fma")]
 pub(super) unsafe fn tiles(task: &Task<'_>, out: &mut RowsMut<'_>, scratch: &mut Scratch) {
-    unsafe { super::tiles::attend::<Amx>(task, out, scratch) }
+    unsafe { super::amx::attend::<Amx>(task, out, scratch) }
 }
 
 /// A word is a pair of values.

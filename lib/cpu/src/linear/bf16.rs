@@ -81,7 +81,7 @@ unsafe fn multiply(
     epilogue: Epilogue<'_>,
     converted: &mut [u16],
 ) {
-    use super::tiles::{Halves, UNUSED};
+    use super::amx::{Halves, UNUSED};
     use crate::amx::{Amx, TileUnit};
     use crate::dot::Avx512Bf16;
     use crate::simd::Avx512;

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::amx::Bytes;
 use super::product::{Finished, Multiplier, Place, Sums, products, room_for};
 use super::quantized::{Form, GROUP, Panels, padded, quantize};
-use super::tiles::Bytes;
 use super::{Converted, Epilogue, VECTORS, Weights, columns};
 #[cfg(target_arch = "x86_64")]
 use crate::amx::Amx;

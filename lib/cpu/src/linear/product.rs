@@ -56,12 +56,12 @@ const INPUT_BYTES: usize = 448 << 10;
 const MIN_ROWS: usize = 36;
 /// Rows that are loaded at once, and pass through the dense layers together, for products by tiles of AMX: these take less time than
 /// reading the weights, which share the second-level cache with what is between layers.
-pub(crate) const ROWS_OF_TILES: usize = 128;
+pub(crate) const MOST_AMX_ROWS: usize = 128;
 
 /// Returns the most rows that are loaded at once.
 fn max_rows(inputs: usize, bytes: usize, tile: usize) -> usize {
     if tile == SIDE {
-        return ROWS_OF_TILES;
+        return MOST_AMX_ROWS;
     }
     let large = cpu::level_two_cache().filter(|&cache| cache > 1 << 20);
     let cached = large.map_or(INPUT_BYTES, |cache| cache / 2);

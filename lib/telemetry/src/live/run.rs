@@ -7,19 +7,7 @@ use super::recent_batches::RecentBatches;
 use super::{LiveProgress, Recent, RunState, RunStatus};
 use crate::report::{Attempt, RunSummary};
 use plmkit_logs::Timestamp;
-use plmkit_logs::event::{Event, Outcome, RunStarted};
-
-/// A run without events for longer than this is silent, unless its batches take as long.
-const SILENT_AFTER_S: f64 = 30.0;
-
-/// The limit before the first batch, while the model is loaded.
-const SILENT_START_AFTER_S: f64 = 600.0;
-
-/// The last event of a process may come a little after its end.
-const GONE_AFTER_S: f64 = 2.0;
-
-/// A batch may take this many times as long as the longest of the last ones.
-const MAX_SLOWDOWN: f64 = 5.0;
+use plmkit_logs::event::{Event, RunStarted};
 
 /// A run, as far as it was read.
 #[derive(Clone, Debug, Default)]
@@ -75,18 +63,8 @@ impl LiveRun {
         // After a clock went back, the silence would be negative.
         let silence_s = (now.unix_ms() - self.last_event.unix_ms()).max(0) as f64 / 1000.0;
         let gap_s = self.recent_batches.longest_gap_s();
-        let silent_after_s = gap_s.map_or(SILENT_START_AFTER_S, |gap_s| {
-            SILENT_AFTER_S.max(MAX_SLOWDOWN * gap_s)
-        });
-        let is_gone = || silence_s > GONE_AFTER_S && is_gone(&summary.setup);
-        let state = match summary.outcome {
-            Some(Outcome::Done) => RunState::Done,
-            Some(Outcome::Stopped) => RunState::Stopped,
-            Some(Outcome::Failed) => RunState::Failed,
-            None if is_gone() => RunState::Gone,
-            None if silence_s > silent_after_s => RunState::Silent,
-            None => RunState::Running,
-        };
+        let is_gone = || is_gone(&summary.setup);
+        let state = RunState::new(summary.outcome, silence_s, gap_s, is_gone);
         let recent = self.recent_batches.recent();
         RunStatus {
             progress: progress(&summary, &recent, state, silence_s),

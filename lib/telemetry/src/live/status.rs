@@ -4,7 +4,20 @@ use serde::Serialize;
 use strum::{IntoStaticStr, VariantNames};
 
 use crate::report::RunSummary;
+use plmkit_logs::event::Outcome;
 use plmkit_logs::{GpuSample, QueueState, Tier, Timestamp};
+
+/// A run without events for longer than this is silent, unless its batches take as long.
+const SILENT_AFTER_S: f64 = 30.0;
+
+/// The limit before the first batch, while the model is loaded.
+const SILENT_START_AFTER_S: f64 = 600.0;
+
+/// The last event of a process may come a little after its end.
+const GONE_AFTER_S: f64 = 2.0;
+
+/// A batch may take this many times as long as the longest of the last ones.
+const MAX_SLOWDOWN: f64 = 5.0;
 
 /// The state and the progress of a run. An unknown value is `None`, never 0.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,6 +76,28 @@ pub enum RunState {
     Stopped,
     /// Everything was computed and written.
     Done,
+}
+
+impl RunState {
+    /// The state of a run whose last event was so long ago. `gap_s` is the longest time between its last batches.
+    pub(super) fn new(
+        outcome: Option<Outcome>,
+        silence_s: f64,
+        gap_s: Option<f64>,
+        is_gone: impl Fn() -> bool,
+    ) -> Self {
+        let silent_after_s = gap_s.map_or(SILENT_START_AFTER_S, |gap_s| {
+            SILENT_AFTER_S.max(MAX_SLOWDOWN * gap_s)
+        });
+        match outcome {
+            Some(Outcome::Done) => Self::Done,
+            Some(Outcome::Stopped) => Self::Stopped,
+            Some(Outcome::Failed) => Self::Failed,
+            None if silence_s > GONE_AFTER_S && is_gone() => Self::Gone,
+            None if silence_s > silent_after_s => Self::Silent,
+            None => Self::Running,
+        }
+    }
 }
 
 /// The progress of a run. Batches that an earlier, interrupted run saved count as done.

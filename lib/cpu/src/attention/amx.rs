@@ -446,7 +446,7 @@ impl<U: TileUnit> Head<'_, U> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::amx::Model;
+    use crate::amx::Emulator;
     use crate::attention::strips;
     use crate::rope::Turns;
     use crate::rows::{room, strips_room};
@@ -535,7 +535,7 @@ mod tests {
         both.all(|(found, expected)| (found - expected).abs() < 0.01)
     }
 
-    /// With the model of the instructions, so that packing and tails are tested on every CPU.
+    /// With the emulator of the instructions, so that packing and tails are tested on every CPU.
     #[test]
     fn tiles_of_any_length_and_head_lose_what_rounding_loses() {
         // Weights fit, hardly, or not in some rows, or in none.
@@ -543,7 +543,7 @@ mod tests {
             for (length, dim) in [(1, 16), (31, 24), (33, 32), (97, 64), (130, 6), (161, 40)] {
                 let qkv = numbers(length, dim, factor);
                 for number in 0..2 {
-                    let both = attended::<Model>(&qkv, length, dim, number);
+                    let both = attended::<Emulator>(&qkv, length, dim, number);
                     assert!(is_near(&both), "{length} of {dim} by {factor}");
                     #[cfg(target_arch = "x86_64")]
                     if Isa::Amx.is_available() {
@@ -559,15 +559,15 @@ mod tests {
     fn a_row_without_a_softmax_is_lost_alone() {
         let (length, dim) = (70, 32);
         let mut qkv = numbers(length, dim, 1.0);
-        let all = attended::<Model>(&qkv, length, dim, 0);
+        let all = attended::<Emulator>(&qkv, length, dim, 0);
         for (query, value) in [(40, f32::INFINITY), (44, f32::NAN), (69, 3e38)] {
             qkv[query * 6 * dim..][..dim].fill(value);
         }
-        let [found, _] = attended::<Model>(&qkv, length, dim, 0);
+        let [found, _] = attended::<Emulator>(&qkv, length, dim, 0);
         // A key of the last block, of the first channels alone, whose values are finite.
         let mut with_key = numbers(length, dim, 1.0);
         with_key[69 * 6 * dim + 2 * dim..][..dim].fill(f32::NAN);
-        let [lost, _] = attended::<Model>(&with_key, length, dim, 0);
+        let [lost, _] = attended::<Emulator>(&with_key, length, dim, 0);
         assert!(lost.iter().all(|value| value.is_nan()));
         for (at, row) in found.chunks(dim).enumerate() {
             if [40, 44, 69].contains(&(at + length / 3)) {

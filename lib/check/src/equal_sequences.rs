@@ -25,7 +25,7 @@ const MAX_DIFFERENCE: f64 = 8.0;
 
 /// The sampled rows of one column.
 #[derive(Debug, Default)]
-pub(crate) struct Sequences {
+pub(crate) struct EqualSequences {
     /// By the digest of the sequence.
     by_sequence: Smallest<Sampled>,
     /// The digest of the sequence, and the ordinal, by the hash of the vector.
@@ -85,7 +85,7 @@ impl Sampled {
     }
 }
 
-impl Sequences {
+impl EqualSequences {
     /// Adds a row with a finite vector that is not zero. `size` is the norm by which a difference is measured.
     pub(crate) fn add(
         &mut self,

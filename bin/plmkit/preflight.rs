@@ -20,9 +20,9 @@ use crate::finished;
 use crate::layout::{BATCH_SIZE_FILE, MANIFEST, PAGE, VERSIONS_FILE, params_file};
 use crate::model;
 use crate::params::{Params, embeddings, provenance, replaces_embeddings, samples_with_embeddings};
-use crate::plan::{Sample, samples};
 use crate::programs::Programs;
 use crate::run::Run;
+use crate::samples::{Sample, samples};
 
 /// The extensions of the files of a sample.
 const OF_SAMPLES: [&str; 6] = ["arrow", "csv", "html", "json", "jsonl", "parquet"];

@@ -6,7 +6,7 @@ use super::{Operands, SIDE, STEP, TileUnit};
 use crate::simd::Lanes;
 
 /// Multiplies as the instructions do, to the bit. Holds the bits of a block's sums.
-pub(crate) struct Model(RefCell<[u32; SIDE * SIDE]>);
+pub(crate) struct Emulator(RefCell<[u32; SIDE * SIDE]>);
 
 /// Returns 0 for a value too small for a normal number: the instruction takes and gives no other ones.
 fn flushed(value: f32) -> f32 {
@@ -32,7 +32,7 @@ unsafe fn word(from: *const u8) -> u32 {
     unsafe { from.cast::<u32>().read_unaligned() }
 }
 
-impl TileUnit for Model {
+impl TileUnit for Emulator {
     type F = Lanes<16>;
 
     fn start() -> Self {
@@ -172,12 +172,12 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_compute_what_the_model_does_to_the_bit() {
+    fn the_instructions_compute_what_the_emulator_does_to_the_bit() {
         if !is_available() {
             eprintln!("skipped: this CPU has no AMX, or the system does not permit it");
             return;
         }
-        let (unit, model) = (Amx::start(), Model::start());
+        let (unit, emulator) = (Amx::start(), Emulator::start());
         for round in 0..200u64 {
             let steps = 1 + round as usize % 5;
             let left = bytes(3 * round + 1, steps * 2048, round % 2 == 0);
@@ -197,7 +197,7 @@ mod tests {
             let [found, expected] = unsafe {
                 [
                     computed(&unit, sums, operands),
-                    computed(&model, sums, operands),
+                    computed(&emulator, sums, operands),
                 ]
             };
             assert_eq!(found.1.as_flattened(), expected.1.as_flattened());

@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use super::VECTORS;
-use super::product::{Finished, Multiplier, Place, ROWS_OF_TILES, Sums};
+use super::product::{Finished, MOST_AMX_ROWS, Multiplier, Place, Sums};
 use super::quantized::{self, GROUP, quantize, quantize_tiles};
 use crate::Rows;
 use crate::amx::{Block, HALVES, Operands, SIDE, STEP, TileUnit};
@@ -15,7 +15,7 @@ const STEP_BYTES: usize = SIDE * STEP;
 /// The most steps of a panel that stay in a first-level cache of 48 KiB while all rows use them.
 const STEPS: usize = 20;
 /// The blocks of rows that are loaded at once.
-const BLOCKS: usize = ROWS_OF_TILES / SIDE;
+const BLOCKS: usize = MOST_AMX_ROWS / SIDE;
 
 /// Memory for sums of a panel's earlier pieces, for each block of rows.
 pub(super) type Earlier = [MaybeUninit<Block<f32>>; BLOCKS];
@@ -253,13 +253,13 @@ impl<U: TileUnit> Multiplier<U::F, SIDE> for Bytes<'_, U> {
     }
 }
 
-/// With the model of the instructions, so that packing and tails are tested on every CPU.
+/// With the emulator of the instructions, so that packing and tails are tested on every CPU.
 #[cfg(test)]
 mod tests {
     use super::super::{Epilogue, Panels, Weights, product};
     use super::*;
     use crate::aligned::Aligned;
-    use crate::amx::Model;
+    use crate::amx::Emulator;
     use crate::linear::Converted;
     use crate::rows::room;
     use crate::{Dtype, Isa, LayerNorm, RowsMut};
@@ -303,7 +303,7 @@ mod tests {
     }
 
     /// The rows of `x` multiplied and added to ones.
-    fn added<M: Multiplier<<Model as TileUnit>::F, SIDE>>(
+    fn added<M: Multiplier<<Emulator as TileUnit>::F, SIDE>>(
         multiplier: M,
         weights: &Weights,
         x: Rows<'_>,
@@ -347,7 +347,7 @@ mod tests {
                 vec![f32::NAN.to_bits() as u16; rows.next_multiple_of(SIDE) * depth];
             let mut earlier = UNUSED;
             let halves = Halves {
-                unit: Model::start(),
+                unit: Emulator::start(),
                 panels: panels.as_ptr(),
                 converted: converted.as_mut_ptr(),
                 rows: std::ptr::null(),
@@ -392,7 +392,7 @@ mod tests {
             let mut converted = vec![0; rows.next_multiple_of(SIDE) * depth];
             let mut earlier = UNUSED;
             let halves = Halves {
-                unit: Model::start(),
+                unit: Emulator::start(),
                 panels: panels.as_ptr(),
                 converted: converted.as_mut_ptr(),
                 rows: std::ptr::null(),
@@ -453,7 +453,7 @@ mod tests {
                 let mut quantized = vec![77u8; room(rows, 1) / SIDE * depth];
                 let mut scales = vec![f32::NAN; room(rows, 1) / SIDE * inputs.div_ceil(GROUP)];
                 let bytes = Bytes {
-                    unit: Model::start(),
+                    unit: Emulator::start(),
                     panels: &panels,
                     quantized: quantized.as_mut_ptr(),
                     scales: scales.as_mut_ptr(),
