@@ -48,7 +48,7 @@ impl Run {
         refuse_shared_folders(&args.out, &samples, &mut errors);
         check_options(&programs, &args, &samples, &mut errors);
         if args.is_start() {
-            refuse_other_cuts(&args.out, &programs, &samples, &mut errors);
+            refuse_different_sharding(&args.out, &programs, &samples, &mut errors);
         }
         let mut unavailable = None;
         let opened = model::open(&programs.model_args(args.stage), false, stop).or_else(|fault| {
@@ -150,7 +150,12 @@ fn other_samples<'a>(out: &Path, samples: &'a [Sample]) -> impl Iterator<Item = 
 }
 
 /// Refuses samples beside others that were cut otherwise: all of a folder are one table.
-fn refuse_other_cuts(out: &Path, programs: &Programs, samples: &[Sample], errors: &mut Vec<Fault>) {
+fn refuse_different_sharding(
+    out: &Path,
+    programs: &Programs,
+    samples: &[Sample],
+    errors: &mut Vec<Fault>,
+) {
     // Wrong options are told already.
     let first = samples
         .first()

@@ -1,4 +1,4 @@
-//! The command lines of the programs, as that of a run has them.
+//! The options of each program, from those of the run.
 
 use std::num::NonZero;
 use std::path::Path;

@@ -1,11 +1,10 @@
-//! The values of each vector column: whether they are finite and not zero, and whether every dimension changes.
-
-use std::collections::HashSet;
+//! The values of each vector column: whether they are finite and not zero.
 
 use plmkit_contract::{AMINO_ACIDS, Column, Pooling, RowKey, SCORES_POSITIONS};
 
 use crate::check::Tallies;
-use crate::checks::{constant, finite, zero};
+use crate::checks::{finite, zero};
+use crate::constant::Changes;
 use crate::contacts;
 use crate::criteria::Criteria;
 use crate::difference::norm;
@@ -13,10 +12,6 @@ use crate::equal_sequences::EqualSequences;
 use crate::files::EmbeddedFile;
 use crate::outliers::Outliers;
 use crate::tolerance::Tolerance;
-use crate::violation::FILE;
-
-/// Sequences that a file needs before a dimension that never changes is a fault.
-const MIN_VARYING: usize = 16;
 
 /// One in so many values may be exactly zero in a vector that is not zero.
 const MAX_ZEROS: usize = 16;
@@ -47,18 +42,6 @@ pub(crate) struct FileColumn {
     /// None where a row has more than one vector, and in layer 0: it knows no context, so that `<cls>` has the same vector in every
     /// protein, and many proteins share their largest values.
     changes: Option<Changes>,
-}
-
-/// Which dimensions of a column change in a file.
-#[derive(Debug, Default)]
-struct Changes {
-    vectors: u64,
-    /// Digests of different sequences, as many as [`MIN_VARYING`] at most.
-    sequences: HashSet<u64>,
-    first: Vec<f32>,
-    /// Bits in which a value has differed from the first: `(dim)`.
-    changed_bits: Vec<u32>,
-    have_all_changed: bool,
 }
 
 impl FileColumn {
@@ -187,48 +170,6 @@ fn largest(vector: &[f32]) -> f32 {
         .iter()
         .map(|value| value.abs().to_bits().cast_signed());
     f32::from_bits(bits.fold(0, i32::max).cast_unsigned())
-}
-
-impl Changes {
-    /// Adds a vector that is finite and not zero. Returns how many of its values are zero.
-    fn add(&mut self, row: &RowKey, vector: &[f32]) -> usize {
-        self.vectors += 1;
-        if self.sequences.len() < MIN_VARYING {
-            self.sequences.insert(row.digest.hash());
-        }
-        if self.vectors == 1 {
-            self.first = vector.to_vec();
-            self.changed_bits = vec![0; vector.len()];
-        }
-        if !self.have_all_changed {
-            let firsts = self.first.iter().zip(vector);
-            for (changed, (first, value)) in self.changed_bits.iter_mut().zip(firsts) {
-                *changed |= value.to_bits() ^ first.to_bits();
-            }
-            self.have_all_changed = !self.changed_bits.contains(&0);
-        }
-        // A sum that may wrap takes whole registers.
-        let is_zero = |value: &f32| u32::from(*value == 0.0);
-        vector.iter().map(is_zero).fold(0, u32::wrapping_add) as usize
-    }
-
-    /// Lists the dimensions that never change. In other types than f32, a large value that hardly changes has one rounding.
-    fn list_constant(&self, column: Column, file: &str, exact: bool, tallies: &mut Tallies) {
-        if self.sequences.len() < MIN_VARYING {
-            return;
-        }
-        tallies.count(constant::columns, 1);
-        let dimensions = self.changed_bits.iter().enumerate();
-        let dimensions =
-            dimensions.filter(|&(d, &changed)| changed == 0 && (exact || self.first[d] == 0.0));
-        for (d, _) in dimensions {
-            let (value, vectors) = (self.first[d], self.vectors);
-            let problem = format_args!(
-                "{file}: {column} is {value} in dimension {d} of all {vectors} vectors"
-            );
-            tallies.add(constant::constant, FILE, problem);
-        }
-    }
 }
 
 #[cfg(test)]

@@ -36,10 +36,10 @@ pub(crate) fn difference(
         }
         Column::LogProbs => {
             // A residue that was not masked again has none.
-            let pairs = found.chunks(SCORES).zip(expected.chunks(SCORES));
+            let pairs = found.chunks(LOG_PROBS).zip(expected.chunks(LOG_PROBS));
             let pairs = pairs.filter(|(_, expected)| !expected[0].is_nan());
             let (found, expected): (Vec<&[f32]>, Vec<&[f32]>) = pairs.unzip();
-            by_token(&found.concat(), &expected.concat(), SCORES, distance)
+            by_token(&found.concat(), &expected.concat(), LOG_PROBS, distance)
         }
         Column::Logits => by_token(found, expected, logits, distance),
         Column::LogLikelihood => share(distance(found, expected), norm(expected)),
@@ -50,11 +50,11 @@ pub(crate) fn difference(
     }
 }
 
-/// The log-probabilities of a residue.
-const SCORES: usize = AMINO_ACIDS.len();
+/// How many log-probabilities a residue has.
+const LOG_PROBS: usize = AMINO_ACIDS.len();
 
-/// The largest difference of the values of one token, as a share of the deviation of all: some tokens hardly ever have a chance, and
-/// the others hide them.
+/// The largest difference of the values of one token, as a share of the deviation of all values: a measure over all tokens would hide a
+/// fault in a rare one.
 fn by_token(
     found: &[f32],
     expected: &[f32],
@@ -120,7 +120,7 @@ mod tests {
             difference(Column::LogProbs, found, expected, None, 33, tolerance)
         };
         let residue: Vec<f32> = (0..20_u8).map(|token| -f32::from(token)).collect();
-        let missing = [f32::NAN; SCORES];
+        let missing = [f32::NAN; LOG_PROBS];
         let expected = [&residue[..], &missing].concat();
         let found = [&residue[..], &residue].concat();
         assert!(compare(&found, &expected).abs() < f64::MIN_POSITIVE);

@@ -38,6 +38,7 @@ mod aliases;
 mod check;
 mod checks;
 mod columns;
+mod constant;
 mod contacts;
 mod coverage;
 mod criteria;

@@ -18,7 +18,11 @@ use crate::violation::FILE;
 type Difference<'a> = &'a dyn Fn(&str, &Provenance, &Provenance) -> Option<String>;
 
 /// Adds the embeddings whose list of rejected rows, which is not empty, was not given.
-pub(crate) fn list_without_list(findings: &Findings, criteria: &Criteria, tallies: &mut Tallies) {
+pub(crate) fn report_missing_rejects_lists(
+    findings: &Findings,
+    criteria: &Criteria,
+    tallies: &mut Tallies,
+) {
     let empty = no_rejected_rows();
     for file in &findings.embeddings {
         let list = file.provenance.rejects.as_ref();

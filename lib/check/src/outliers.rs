@@ -13,14 +13,14 @@ use crate::vector::product;
 use crate::violation::Violation;
 
 /// How many times larger or smaller than the median of the file a norm may be.
-const MOST: f64 = 10.0;
-/// The least cosine to the mean vector, where nearly all vectors have one above [`USUAL`].
-const LEAST: f64 = -0.2;
-const USUAL: f64 = 0.2;
+const MAX_NORM_RATIO: f64 = 10.0;
+/// The least cosine to the mean vector, where nearly all vectors have one above [`USUAL_COSINE`].
+const MIN_COSINE: f64 = -0.2;
+const USUAL_COSINE: f64 = 0.2;
 /// The vectors whose mean stands for that of the file.
-const FIRST: usize = 256;
+const OF_MEAN: usize = 256;
 /// The bits of a norm that do not count.
-const STEP: u32 = 45;
+const IGNORED_BITS: u32 = 45;
 
 /// The vectors of a column of the file that is being read.
 #[derive(Debug, Default)]
@@ -40,7 +40,10 @@ pub(crate) struct Outliers {
 impl Outliers {
     /// Adds a vector that is finite and not zero. `size` is its norm; of a deviation, that with the mean.
     pub(crate) fn add(&mut self, column: Column, row: &RowKey, vector: &[f32], size: f64) {
-        let (count, first) = self.sizes.entry(size.to_bits() >> STEP).or_default();
+        let (count, first) = self
+            .sizes
+            .entry(size.to_bits() >> IGNORED_BITS)
+            .or_default();
         *count += 1;
         if first.len() < LISTED {
             first.push((row.into(), size));
@@ -52,7 +55,7 @@ impl Outliers {
         }
         let unit = vector.iter().map(|&value| (f64::from(value) / size) as f32);
         self.first.push((row.into(), unit.collect()));
-        if self.first.len() == FIRST {
+        if self.first.len() == OF_MEAN {
             self.find_direction(column);
         }
     }
@@ -71,10 +74,10 @@ impl Outliers {
     }
 
     fn add_cosine(&mut self, column: Column, row: impl Into<Violation>, cosine: f64) {
-        self.usual += u64::from(cosine > USUAL);
-        if cosine < LEAST {
+        self.usual += u64::from(cosine > USUAL_COSINE);
+        if cosine < MIN_COSINE {
             let problem = format_args!(
-                "{column}: expected a cosine to the mean vector of its file of at least {LEAST}, found {cosine:.3}"
+                "{column}: expected a cosine to the mean vector of its file of at least {MIN_COSINE}, found {cosine:.3}"
             );
             add(&mut self.other, row, problem);
         }
@@ -92,8 +95,11 @@ impl Outliers {
             2 * up_to >= vectors
         });
         let median = median.map_or(0, |(size, _)| size);
-        let norm = |size: u64| f64::from_bits(size << STEP);
-        let (least, most) = (norm(median) / MOST, norm(median + 1) * MOST);
+        let norm = |size: u64| f64::from_bits(size << IGNORED_BITS);
+        let (least, most) = (
+            norm(median) / MAX_NORM_RATIO,
+            norm(median + 1) * MAX_NORM_RATIO,
+        );
         for (size, (count, first)) in self.sizes {
             if norm(size) > most || norm(size + 1) < least {
                 tallies.count(outliers::size, count - first.len() as u64);

@@ -8,11 +8,11 @@ pub struct Power {
     /// Of these, the ones that were chosen at random, and those of too many tokens to be chosen.
     pub(crate) random: u64,
     pub(crate) too_long: u64,
-    /// One in so many of the others was chosen at random, in the shard where that is the most.
+    /// Of the others, one in so many was chosen, in the shard with the smallest share.
     pub(crate) one_in: f64,
     /// The tokens of the longest row, and of the longest that was chosen.
     pub(crate) longest: u64,
-    pub(crate) computed: u64,
+    pub(crate) longest_chosen: u64,
 }
 
 impl Power {
@@ -23,7 +23,7 @@ impl Power {
         self.too_long += other.too_long;
         self.one_in = self.one_in.max(other.one_in);
         self.longest = self.longest.max(other.longest);
-        self.computed = self.computed.max(other.computed);
+        self.longest_chosen = self.longest_chosen.max(other.longest_chosen);
     }
 
     /// The chance that a fault in a tenth of the rows has one that was chosen at random, whatever rows these are.
@@ -51,7 +51,7 @@ impl Power {
             ", {random} of them chosen at random: a fault in 10 % of the rows is seen with at least {chance:.1} %"
         );
         match self.longest {
-            longest if longest == self.computed => said,
+            longest if longest == self.longest_chosen => said,
             longest => {
                 format!("{said}; the longest row, of {longest} tokens, was not computed again")
             }

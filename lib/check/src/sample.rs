@@ -123,7 +123,7 @@ pub fn choose(candidates: &[Candidate], share: Amount, seed: u64) -> Chosen {
         too_long: all - fitting.len() as u64,
         one_in: fitting.len() as f64 / kept as f64,
         longest,
-        computed: rows.iter().map(|row| row.tokens).max().unwrap_or(0),
+        longest_chosen: rows.iter().map(|row| row.tokens).max().unwrap_or(0),
     };
     (rows.iter().map(|row| row.key).collect(), power)
 }

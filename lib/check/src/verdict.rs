@@ -97,7 +97,7 @@ impl Findings {
         let mut tallies = self.tallies.clone();
         tallies.merge(criteria.aliases.wrong.clone());
         if tallies.counted(coverage::missing) > 0 {
-            origin::list_without_list(self, criteria, &mut tallies);
+            origin::report_missing_rejects_lists(self, criteria, &mut tallies);
         }
         ordinals::check(&self.ordinals, criteria, &mut tallies);
         if let Some(manifest) = manifest {

@@ -29,7 +29,7 @@ pub(crate) unsafe fn tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
             for (sums, all) in sums.iter_mut().zip(&all) {
                 for (sum, &part) in sums.iter_mut().zip(all) {
                     let sum: *mut S::V = sum;
-                    // Of AVX-512, the compiler would keep sums in registers, too few for them and the parts, and move all about.
+                    // With AVX-512, the compiler would keep sums in registers beside the parts, run out of them, and spill.
                     if S::LANES == 16 {
                         sum.write_volatile(S::add(sum.read_volatile(), part));
                     } else {

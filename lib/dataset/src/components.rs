@@ -5,9 +5,9 @@ use std::iter::zip;
 use crate::neighbours::dot;
 
 /// The most dimensions of the space. Components whose variances differ by less than a thousandth may be mixed.
-const MOST: usize = 200;
-/// The dimensions after which it is looked whether the components are found.
-const LOOKED: usize = 20;
+const MAX_DIMENSIONS: usize = 200;
+/// Dimensions between two checks whether the components are found.
+const CHECKED_EVERY: usize = 20;
 /// The error of a component that is small enough.
 const ERROR: f64 = 1e-5;
 /// A share of the variance that rounding leaves.
@@ -38,8 +38,8 @@ pub(crate) fn components(rows: &mut [f32], dim: usize) -> Option<([Vec<f32>; 2],
         let product = multiply(rows, &basis[projected.len()]);
         projected.push(extend(&mut basis, product, ROUNDING * total));
         let size = projected.len();
-        let is_last = size == basis.len() || size == MOST;
-        if !is_last && !size.is_multiple_of(LOOKED) {
+        let is_last = size == basis.len() || size == MAX_DIMENSIONS;
+        if !is_last && !size.is_multiple_of(CHECKED_EVERY) {
             continue;
         }
         let pairs = eigenpairs(&projected);

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use crate::GpuError;
-use crate::check::{at_most, check_pointer};
+use crate::launch_arguments::{at_most, check_pointer};
 use crate::source::Kernel;
 
 /// The bytes of a kernel argument.

@@ -33,7 +33,6 @@
     )
 )]
 
-mod check;
 mod compile;
 mod devices;
 mod driver;
@@ -43,6 +42,7 @@ mod emulator;
 mod error;
 mod kernels;
 mod launch;
+mod launch_arguments;
 mod library;
 mod nvrtc;
 mod source;

@@ -12,7 +12,6 @@ mod embeddings;
 mod embeddings_file;
 mod error;
 mod existing;
-mod external;
 mod file_kind;
 mod folder;
 mod footer_writer;
@@ -33,6 +32,7 @@ mod shard;
 mod table;
 mod unfinished;
 mod unfinished_folder;
+mod unverified_parquet;
 mod verified;
 
 pub use atomic::{AtomicFile, remove_published, remove_unfinished};
@@ -42,7 +42,6 @@ pub use embeddings::{EmbeddingsReader, EmbeddingsWriter};
 pub use embeddings_file::{EmbeddingsFile, GroupSummary};
 pub use error::StoreError;
 pub use existing::{identify, verify, verify_file};
-pub use external::ExternalParquet;
 pub use file_kind::{FileKind, Replaceable, has_as_many, is_line_of, is_report_or_free};
 pub use folder::{files_in, sync_folder, visible_in};
 pub use hidden_name::{hidden_name, strip_temporary_suffix};
@@ -61,3 +60,4 @@ pub use shard::{
 pub use table::{TableFormat, TableWriter};
 pub use unfinished::UnfinishedEmbeddings;
 pub use unfinished_folder::UnfinishedFolder;
+pub use unverified_parquet::ExternalParquet;

@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use super::Work;
-use crate::check::{at_most, check_pointer, count, extent, is_multiple, positive};
 use crate::launch::{Launch, THREADS};
+use crate::launch_arguments::{at_most, check_pointer, count, extent, is_multiple, positive};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
 

@@ -1,8 +1,8 @@
 //! Token ids to vectors.
 
 use super::Work;
-use crate::check::{check_pointer, count, extent, is_multiple, positive};
 use crate::launch::{Launch, THREADS, tokens_per_block};
+use crate::launch_arguments::{check_pointer, count, extent, is_multiple, positive};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
 

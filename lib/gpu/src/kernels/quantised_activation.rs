@@ -4,8 +4,8 @@ use std::ffi::c_void;
 
 use super::Work;
 use super::add_layer_norm::{of_rows, warps_of};
-use crate::check::{check_pointer, count, extent, is_multiple, positive};
 use crate::launch::Launch;
+use crate::launch_arguments::{check_pointer, count, extent, is_multiple, positive};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
 

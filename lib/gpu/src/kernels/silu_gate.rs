@@ -3,8 +3,8 @@
 use std::ffi::c_void;
 
 use super::Work;
-use crate::check::{count, extent, is_multiple, positive};
 use crate::launch::Launch;
+use crate::launch_arguments::{count, extent, is_multiple, positive};
 use crate::source::Kernel;
 use crate::{Dtype, GpuError};
 
