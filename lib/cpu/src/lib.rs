@@ -47,6 +47,7 @@ mod isa;
 mod layer_norm;
 mod linear;
 mod pooling;
+mod power_table;
 mod rope;
 mod rows;
 mod simd;

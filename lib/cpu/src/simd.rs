@@ -74,7 +74,7 @@ pub(crate) trait Simd: Copy {
             unsafe { *to.cast::<[u16; 2]>().add(at) = pair }
         }
     }
-    /// Stores [powers of 2](crate::exp::power) in pairs of bfloat16: values of one lane are neighbours. Adds those of a pair to the first of
+    /// Stores [powers of 2](crate::power_table::power) in pairs of bfloat16: values of one lane are neighbours. Adds those of a pair to the first of
     /// `sums`, and bits of exponents that do not fit to the second.
     #[inline(always)]
     unsafe fn store_powers(to: *mut u16, x: [Self::V; 2], sums: [Self::V; 2]) -> [Self::V; 2] {
@@ -88,7 +88,7 @@ pub(crate) trait Simd: Copy {
                 Self::store(lanes.as_mut_ptr(), *v);
             }
             for at in 0..Self::LANES {
-                let pair = [low[at], high[at]].map(crate::exp::power);
+                let pair = [low[at], high[at]].map(crate::power_table::power);
                 *to.cast::<[u16; 2]>().add(at) = pair.map(|(power, _)| power);
                 for (power, bits) in pair {
                     sum[at] += f32::from_bits(u32::from(power) << 16);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::packed::{NONE, add_floor, pack_keys};
 use super::{Scratch, Task};
 use crate::amx::{HALVES, Operands, SIDE, STEP, TileUnit};
-use crate::exp::TO_DIGITS;
+use crate::power_table::TO_DIGITS;
 use crate::simd::Simd;
 use crate::{Rows, RowsMut};
 

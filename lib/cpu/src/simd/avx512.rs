@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::exp::{MANTISSAS, OTHER_BITS};
+use crate::power_table::{MANTISSAS, OTHER_BITS};
 use crate::simd::dispatch::operations;
 
 #[derive(Clone, Copy)]
