@@ -71,7 +71,7 @@ pub use files::{EmbeddedFile, ShardFile};
 pub use findings::Findings;
 pub use power::Power;
 pub use reference::Reference;
-pub use rejected::parse_share;
+pub use rejected::{count_reasons, parse_share};
 pub use sample::{Amount, Candidate, Chosen, LEAST, choose, shares};
 pub use validator::{Validator, length_bin};
 pub use verdict::Verdict;

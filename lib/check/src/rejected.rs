@@ -8,7 +8,6 @@ use plmkit_kit::Quoted;
 use crate::check::Tallies;
 use crate::checks::rejected;
 use crate::criteria::Criteria;
-use crate::files::EmbeddedFile;
 use crate::findings::Findings;
 use crate::violation::FILE;
 
@@ -33,16 +32,13 @@ pub fn parse_share(text: &str) -> Result<f64, String> {
         })
 }
 
-/// How many records were rejected for which reasons, and what the reason of most of them means.
-fn reasons(rejected: &BTreeMap<Reason, u64>, embeddings: &[EmbeddedFile]) -> String {
+/// Tells how many records were rejected for which reasons, and what the reason of most of them means, of a model of this name.
+pub fn count_reasons(rejected: &BTreeMap<Reason, u64>, model: Option<&str>) -> String {
     let counts = rejected.iter();
     let counts = counts.map(|(reason, count)| format!("{count} {reason}"));
     let counts = counts.collect::<Vec<_>>().join(", ");
     let not_finite = rejected.get(&Reason::NotFinite).copied().unwrap_or(0);
-    let model = embeddings.iter().find_map(|file| {
-        let name = &file.provenance.model.as_ref()?.name;
-        Some(format!(" of {}", Quoted(name)))
-    });
+    let model = model.map(|name| format!(" of {}", Quoted(name)));
     let model = model.unwrap_or_default();
     if 2 * not_finite > rejected.values().sum() {
         format!(
@@ -80,7 +76,10 @@ pub(crate) fn check(
     let share = (rejected as f64 / records.max(1) as f64).min(1.0);
     let most = criteria.max_rejected.unwrap_or(MAX_REJECTED);
     if share > most {
-        let reasons = reasons(by_reason, &findings.embeddings);
+        let files = findings.embeddings.iter();
+        let mut models = files.filter_map(|file| file.provenance.model.as_ref());
+        let model = models.next().map(|model| &*model.name);
+        let reasons = count_reasons(by_reason, model);
         let (share, most) = (100.0 * share, 100.0 * most);
         let problem = if rejected >= records {
             format!(

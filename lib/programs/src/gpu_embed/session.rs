@@ -1,9 +1,11 @@
 //! One model, and the outputs that it computes one after the other.
 
+use std::collections::BTreeMap;
 use std::env;
 use std::path::Path;
 use std::time::Duration;
 
+use plmkit_check::count_reasons;
 use plmkit_cli::{Exit, Fault, Stop, on_abort};
 use plmkit_contract::{BatchSize, Provenance};
 use plmkit_engine::{EmbedSummary, Engine, Job, RunOutcome, RunProgress};
@@ -170,14 +172,19 @@ fn how_it_aborts() -> String {
     )
 }
 
-/// Tells that sequences of an output could not be embedded, and where the reasons are.
+/// Tells that sequences of an output could not be embedded, for which reasons, and where they are listed.
 pub fn log_rejected(out: &Path, rejects: &Path) {
-    let count = read_rejects(rejects).map_or(0, |list| list.lines.len());
+    let lines = read_rejects(rejects).map_or_else(|_| Vec::new(), |list| list.lines);
+    let mut by_reason = BTreeMap::new();
+    for line in &lines {
+        *by_reason.entry(line.reason).or_default() += 1;
+    }
     tracing::error!(
-        "{}: {} could not be embedded: see {} for the reasons",
+        "{}: {} could not be embedded, listed in {}: {}",
         path_text(out),
-        plural(count as u64, "sequence"),
-        path_text(rejects)
+        plural(lines.len() as u64, "sequence"),
+        path_text(rejects),
+        count_reasons(&by_reason, None)
     );
 }
 
