@@ -92,7 +92,7 @@ impl fmt::Display for Parity {
         let floored = |cosine: f64| (cosine * 1e6).floor() / 1e6;
         if self.sequences == 0 {
             return f.write_str(
-                "no sampled sequence has finite vectors in f32, so nothing was compared",
+                "no sampled sequence has finite vectors in f32: probably weights are NaN or infinite, or values too large",
             );
         }
         write!(

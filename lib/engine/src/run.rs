@@ -128,13 +128,13 @@ impl Work<'_> {
         let parity = sample.measure(model, stop)?;
         if !parity.suffices() {
             let model = path_text(&self.config.model);
-            // A device that computes fp8 computes f16, which is nearer to f32.
-            let other = match dtype {
-                Dtype::Fp8 => Dtype::F16,
-                _ => Dtype::Bf16,
+            let advice = match dtype {
+                _ if parity.sequences == 0 => "",
+                // A device that computes fp8 computes f16, which is nearer to f32.
+                Dtype::Fp8 => "; try --dtype f16 or f32",
+                _ => "; try --dtype bf16 or f32",
             };
-            let what =
-                format_args!("--dtype {dtype} is refused: {parity}; try --dtype {other} or f32");
+            let what = format_args!("--dtype {dtype} is refused: {parity}{advice}");
             return Err(EngineError::data(model, what));
         }
         tracing::info!("{dtype}: {parity}");
