@@ -107,7 +107,7 @@ impl fmt::Display for Parity {
             self.residue_cosine_floor,
         )?;
         if self.residue_cosine <= UNDEFINED_COSINE {
-            f.write_str("; -1 stands for values that are not finite")?;
+            f.write_str("; -1 means that values are zero or not finite")?;
         }
         match &self.logits {
             Some(logits) => write!(f, "; {logits}"),

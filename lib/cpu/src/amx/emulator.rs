@@ -1,4 +1,4 @@
-//! The instructions in plain Rust.
+//! The instructions of AMX in plain Rust.
 
 use std::cell::RefCell;
 

@@ -25,9 +25,9 @@ pub(super) const fn room(dim: usize) -> usize {
 }
 
 /// What attention reads of a head.
-const QUERIES: usize = 0;
-const KEYS_OF: usize = 1;
-const VALUES: usize = 2;
+const QUERY: usize = 0;
+const KEY: usize = 1;
+const VALUE: usize = 2;
 
 /// Packed keys and values, and memory for 32 queries.
 struct Head<'a, U> {
@@ -174,7 +174,7 @@ impl<U: TileUnit> Head<'_, U> {
         let there = self.qkv.rows();
         let length = there.next_multiple_of(SIDE);
         for channel in (0..self.wide).step_by(SIDE) {
-            let [keys, values] = [KEYS_OF, VALUES].map(|of| {
+            let [keys, values] = [KEY, VALUE].map(|of| {
                 let first = self.strip(of, channel).0;
                 move |row| {
                     if row < there {
@@ -357,7 +357,7 @@ impl<U: TileUnit> Head<'_, U> {
             earlier = (values.key > 0).then_some(to.cast_const());
         } else {
             let (panel, strip) = (step / strips, step % strips);
-            let (queries, apart) = self.strip(QUERIES, 0);
+            let (queries, apart) = self.strip(QUERY, 0);
             let queries = queries.wrapping_add(strip * apart + scores.first * HALVES);
             let key = strip * self.qkv.rows().next_multiple_of(SIDE) + scores.key + panel * SIDE;
             operands.left = queries.cast();

@@ -302,19 +302,32 @@ mod tests {
         }
     }
 
-    /// The rows of `x` multiplied and added to ones.
-    fn added<M: Multiplier<<Emulator as TileUnit>::F, SIDE>>(
-        multiplier: M,
-        weights: &Weights,
+    /// Multiplies panels of bfloat16 by rows.
+    fn multiply_halves(
+        panels: &[u16],
+        bias: &[f32],
         x: Rows<'_>,
-    ) -> Vec<f32> {
-        let mut out = vec![1.0; x.rows() * weights.outputs];
-        let into = &mut RowsMut::new(&mut out, weights.outputs);
-        unsafe { product::products(multiplier, weights, x, into, Epilogue::Add(0.5)) }
-        out
+        out: &mut RowsMut<'_>,
+        then: Epilogue<'_>,
+    ) {
+        let depth = x.width().next_multiple_of(HALVES);
+        // Of an earlier use.
+        let mut converted =
+            vec![f32::NAN.to_bits() as u16; x.rows().next_multiple_of(SIDE) * depth];
+        let mut earlier = UNUSED;
+        let halves = Halves {
+            unit: Emulator::start(),
+            panels: panels.as_ptr(),
+            converted: converted.as_mut_ptr(),
+            rows: std::ptr::null(),
+            depth,
+            earlier: &raw mut earlier,
+        };
+        let weights = without_panels(x.width(), bias);
+        unsafe { product::products(halves, &weights, x, out, then) }
     }
 
-    /// The same by the kernels of an instruction set.
+    /// Multiplies rows by the kernels of an instruction set, and adds them to ones.
     fn added_by(isa: Isa, dtype: Dtype, weight: &[f32], bias: &[f32], x: &[f32]) -> Vec<f32> {
         let weights = Weights::pack(isa, dtype, weight, bias).expect("memory");
         product_of(&weights, Rows::new(x, weights.inputs))
@@ -342,20 +355,10 @@ mod tests {
                     panels[2 * pair + k % 2] = half::bf16::from_f32(value).to_bits();
                 }
             }
-            // Of an earlier use.
-            let mut converted =
-                vec![f32::NAN.to_bits() as u16; rows.next_multiple_of(SIDE) * depth];
-            let mut earlier = UNUSED;
-            let halves = Halves {
-                unit: Emulator::start(),
-                panels: panels.as_ptr(),
-                converted: converted.as_mut_ptr(),
-                rows: std::ptr::null(),
-                depth,
-                earlier: &raw mut earlier,
-            };
-            let weights = without_panels(inputs, &bias);
-            let found = added(halves, &weights, Rows::new(&x, inputs));
+            let mut found = vec![1.0; rows * outputs];
+            let out = &mut RowsMut::new(&mut found, outputs);
+            let then = Epilogue::Add(0.5);
+            multiply_halves(&panels, &bias, Rows::new(&x, inputs), out, then);
             for (row, found) in x.chunks(inputs).zip(found.chunks(outputs)) {
                 for ((weight, &bias), &found) in weight.chunks(inputs).zip(&bias).zip(found) {
                     let products = row
@@ -389,18 +392,7 @@ mod tests {
             .map(|value| half::bf16::from_f32(value).to_bits())
             .collect();
         let multiply = |normed: Rows<'_>, out: &mut RowsMut<'_>, then| {
-            let mut converted = vec![0; rows.next_multiple_of(SIDE) * depth];
-            let mut earlier = UNUSED;
-            let halves = Halves {
-                unit: Emulator::start(),
-                panels: panels.as_ptr(),
-                converted: converted.as_mut_ptr(),
-                rows: std::ptr::null(),
-                depth,
-                earlier: &raw mut earlier,
-            };
-            let weights = without_panels(inputs, &bias);
-            unsafe { product::products(halves, &weights, normed, out, then) }
+            multiply_halves(&panels, &bias, normed, out, then);
         };
         // An activation for rows that are rounded is as exact as they are.
         for (then, allowed) in [(Epilogue::Store, 0.0), (Epilogue::Gelu, 1e-4)] {
@@ -459,7 +451,11 @@ mod tests {
                     scales: scales.as_mut_ptr(),
                     inputs,
                 };
-                added(bytes, &without_panels(inputs, &bias), x)
+                let mut out = vec![1.0; rows * outputs];
+                let into = &mut RowsMut::new(&mut out, outputs);
+                let weights = without_panels(inputs, &bias);
+                unsafe { product::products(bytes, &weights, x, into, Epilogue::Add(0.5)) }
+                out
             };
             let found = multiply(Rows::new(&x, inputs));
             assert!(found == added_by(Isa::Portable, Dtype::Int8, &weight, &bias, &x));
